@@ -2,9 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
 
 _NAME = r"[\w.-]+"
-START = "start"
 
 ONE_OF = Group(validator=mutually_exclusive, show=False)
 """Options of a command that exclude each other."""
@@ -51,16 +48,6 @@ def span(text: str) -> int:
     if text[-1:] not in units or not text[:-1].isdecimal() or int(text[:-1]) < 1:
         raise ValueError(f"{text!r} is not a time such as 90s, 10m, 2h or 1d")
     return int(text[:-1]) * units[text[-1]]
-
-
-def moment(text: str) -> datetime | str:
-    """Read a time with its zone, or the word for when a reservation starts."""
-    if text == START:
-        return text
-    with suppress(ValueError):
-        if (found := datetime.fromisoformat(text)).tzinfo:
-            return found
-    raise ValueError(f"{text!r} is not a time with its zone, such as 2026-12-01T11:30Z")
 
 
 def _cluster_file(context: "CompletionContext") -> Path:

@@ -1,7 +1,6 @@
 """The panel Cluster: a cluster from its account's check to its end."""
 
 import os
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -206,10 +205,7 @@ def scale(
     nodes: Annotated[int, args.read_by(args.count, name="N")],
     /,
     *,
-    at: Annotated[
-        datetime | Literal["start"] | None,
-        args.read_by(args.moment, metavar="TIME", show_choices=False),
-    ] = None,
+    at: Literal["start"] | None = None,
     when_idle: bool = False,
     minutes: Annotated[int, args.read_by(args.count, metavar="M", show_default=True)] = 30,
     yes: args.Yes = False,
@@ -223,14 +219,13 @@ def scale(
 
     :param pool: of the cluster file
     :param nodes: how many, up to max_nodes
-    :param at: wait until then: 2026-12-01T11:30Z, or `start` of the reservation
+    :param at: wait for the start of the pool's reservation
     :param when_idle: wait until no job's pod is on the pool
     :param minutes: how long to wait for nodes before they are given back
     """
     from megatron_eks.ops.cluster.scale import Wish, run
 
-    moment = at if isinstance(at, datetime) else None
-    wish = Wish(pool, nodes, moment, at == args.START, when_idle, minutes)
+    wish = Wish(pool, nodes, at == "start", when_idle, minutes)
     return on_aws(
         cluster,
         lambda tools: run(wish, tools, lambda: opened(tools.plan, args.HERE).client),

@@ -22,7 +22,6 @@ def init(
     instance_type: Annotated[str | None, Parameter(metavar="TYPE")] = None,
     zone: Annotated[str | None, Parameter(metavar="ZONE")] = None,
     max_nodes: args.N = None,
-    capacity: Annotated[str | None, Parameter(metavar="KIND|ID")] = None,
     lustre_gib: args.N = None,
     admin_role_arn: args.Arn = None,
     public_cidr: Annotated[str | None, Parameter(metavar="RANGE")] = None,
@@ -40,7 +39,6 @@ def init(
     :param instance_type: of the GPU nodes: p4d.24xlarge
     :param zone: of the GPU nodes
     :param max_nodes: the most GPU nodes at any time
-    :param capacity: on_demand (default), spot, or the id of a reservation or Capacity Block
     :param lustre_gib: of the file system
     :param admin_role_arn: who administers it; default: your role
     :param public_cidr: who reaches it; default: your address, as checkip.amazonaws.com sees it
@@ -57,7 +55,6 @@ def init(
         instance_type=instance_type,
         zone=zone,
         max_nodes=max_nodes,
-        capacity=capacity,
         capacity_gib=lustre_gib,
         admin_role_arn=admin_role_arn,
         public_cidr=public_cidr,

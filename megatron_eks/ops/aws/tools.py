@@ -1,6 +1,5 @@
 """What every command that acts on AWS works with, who acts, and what is refused before."""
 
-import contextlib
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,11 +7,11 @@ from pathlib import Path
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Level
-from megatron_eks.ops.aws.session import Aws, error_code, open_session
+from megatron_eks.ops.aws.session import Aws, if_there, open_session
 from megatron_eks.ops.aws.stacks import Stacks
 from megatron_eks.ops.cluster.node_groups import NodeGroups
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.failure import USAGE, Failure, no_such
+from megatron_eks.ops.failure import no_such
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.project import Project
@@ -70,7 +69,6 @@ def open_tools(
     return Tools(cluster_file, project, aws, console)
 
 
-_DENIED = {"AccessDenied", "AccessDeniedException"}
 _SSO_ROLE = "AWSReservedSSO_"
 _ADDRESS = "https://checkip.amazonaws.com"
 _ADDRESS_SECONDS = 5
@@ -87,60 +85,16 @@ def caller_role(aws: Aws) -> str | None:
     if not rest.startswith("assumed-role/"):
         return None
     name = rest.split("/")[1]
-    found = None
-    with contextlib.suppress(LookupError):
-        found = _role(aws, name)
+    get_role = aws.client("iam").get_role
+    found = if_there(get_role, *("AccessDenied", "NoSuchEntity"), RoleName=name)
+    if found:
+        return str(found["Role"]["Arn"])
     # The name of a session's role has lost its path; roles of Identity Center always have one.
     path = "aws-reserved/sso.amazonaws.com/" if name.startswith(_SSO_ROLE) else ""
-    return found or f"arn:{partition}:iam::{account}:role/{path}{name}"
+    return f"arn:{partition}:iam::{account}:role/{path}{name}"
 
 
 def public_address() -> str:
     """Return the address under which the internet sees this machine. Raises OSError."""
     with urllib.request.urlopen(_ADDRESS, timeout=_ADDRESS_SECONDS) as answer:
         return str(answer.read(_LONGEST_ADDRESS).decode("ascii", "replace"))
-
-
-def check_administrators(account: str, tools: Tools) -> None:
-    """Refuse a cluster that nobody could administer; raise Failure."""
-    plan = tools.plan
-    if "Cluster" not in plan.stacks:
-        return
-    for arn in plan.access.admin_role_arns:
-        if arn.split(":")[4] != account:
-            tools.console.say(f"note: {arn} is a role of another account, and not looked up")
-            continue
-        name = arn.rsplit("/", 1)[1]
-        try:
-            found = _role(tools.aws, name)
-        except LookupError:
-            raise Failure(
-                Code.NO_ADMINISTRATOR,
-                f"account {account} has no role {name}",
-                "name a role that people assume: meks init finds yours",
-                where="access.admin_role_arns",
-                exit_code=USAGE,
-            ) from None
-        if found is None:
-            tools.console.say(f"note: nobody may look up {arn} (iam:GetRole), so it is trusted")
-        elif found != arn:
-            raise Failure(
-                Code.NO_ADMINISTRATOR,
-                f"the role {name} is {found}, and an access entry takes its whole ARN",
-                f"write {found}",
-                where="access.admin_role_arns",
-                exit_code=USAGE,
-            )
-
-
-def _role(aws: Aws, name: str) -> str | None:
-    """Return a role's ARN; None where IAM does not say. Raises LookupError where there is none."""
-    iam = aws.client("iam")
-    try:
-        return str(iam.get_role(RoleName=name)["Role"]["Arn"])
-    except iam.exceptions.ClientError as error:
-        if error_code(error) in _DENIED:
-            return None
-        if error_code(error) != "NoSuchEntity":
-            raise
-        raise LookupError(name) from error

@@ -73,8 +73,7 @@ def quota_of(pool: PoolPlan) -> tuple[str, str]:
 
 # What neither is nor will become usable (EC2 API, CapacityReservation, State).
 OVER = {"expired", "cancelled", "failed", "payment-failed", "unsupported"}
-_STEPS = ((2 * 3600, 3600), (15 * 60, 300), (120, 60), (0, 15))
-"""How often the time left is told, by how much is left."""
+_HOUR = 3600
 
 
 def start_of(pool: PoolPlan, tools: Tools) -> datetime | None:
@@ -135,6 +134,5 @@ def wait_until(moment: datetime, console: Console) -> None:
     """Wait, and tell from time to time how long it still takes."""
     console.say(f"waiting until {moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
     while (left := (moment - console.clock.now()).total_seconds()) > 0:
-        step = next(step for limit, step in _STEPS if left > limit)
         console.say(f"  {duration(left)} left")
-        console.clock.sleep(min(left, step))
+        console.clock.sleep(min(left, _HOUR if left > 2 * _HOUR else _HOUR / 12))

@@ -28,8 +28,6 @@ class Answers:
     offers: tuple[str, ...]
     """All zones of the region that have the type."""
     max_nodes: int
-    capacity: str
-    """As the file has it."""
     capacity_gib: int
 
 

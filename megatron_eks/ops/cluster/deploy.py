@@ -10,7 +10,7 @@ from megatron_eks.folders import refuse_folder_of_another
 from megatron_eks.ops.aws import following
 from megatron_eks.ops.aws.cdk import Cdk, is_bootstrapped
 from megatron_eks.ops.aws.stacks import Template
-from megatron_eks.ops.aws.tools import Tools, check_administrators
+from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster import outputs, retained
 from megatron_eks.ops.cluster.names import taken
 from megatron_eks.ops.cluster.splitting import (
@@ -47,7 +47,6 @@ def run(wishes: Wishes, tools: Tools, cdk: Cdk) -> int:
     refuse_folder_of_another(tools.project)
     names = _chosen(plan, wishes.stacks)
     account = tools.aws.account()
-    check_administrators(account, tools)
     new = [name for name in names if not _made(name, tools)]
     if new and (foreign := taken(plan, tools.stacks)):
         document = read_document(tools.cluster_file)

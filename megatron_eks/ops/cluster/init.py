@@ -18,7 +18,7 @@ from megatron_eks.folders import clusters_in
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.tools import caller_role
 from megatron_eks.ops.cluster import cluster_file
-from megatron_eks.ops.cluster.capacity import OVER, described, offers_of
+from megatron_eks.ops.cluster.capacity import offers_of
 from megatron_eks.ops.cluster.cluster_file import Answers, render
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import DONE, FAILED, USAGE, Failure
@@ -27,7 +27,6 @@ from megatron_eks.plan.cluster.cluster import check_cluster
 
 _KUBERNETES = str(ClusterConfig.model_fields["kubernetes_version"].default)
 _NAME, _INSTANCE, _NODES, _LUSTRE_GIB = "training", "p4d.24xlarge", 2, 1200
-_CAPACITY = "on_demand"
 _ZONES = 3
 
 
@@ -41,7 +40,6 @@ class Wish:
     instance_type: str | None = None
     zone: str | None = None
     max_nodes: int | None = None
-    capacity: str | None = None
     capacity_gib: int | None = None
     admin_role_arn: str | None = None
     public_cidr: str | None = None
@@ -63,7 +61,6 @@ def run(
         found = f"the folder is that of {others.pop()}, and a cluster has a folder of its own"
         remedy = "name another one: --cluster NAME/cluster.yaml"
         raise Failure(Code.FOLDER_OF_ANOTHER, found, remedy, exit_code=USAGE)
-    _refuse_silence(wish, console)
     schema = cluster_file.schema(wish.file)
 
     def checked(answers: Answers) -> list[Finding]:
@@ -81,26 +78,6 @@ def run(
     console.say(f"wrote {', '.join(map(str, written))}; next: meks plan, then meks deploy")
     console.say("into a VPC that exists: see docs/bring-your-own.md first")
     return DONE
-
-
-def _refuse_silence(wish: Wish, console: Console) -> None:
-    """Name all missing flags at once where nobody can be asked."""
-    if console.answers:
-        return
-    given = {
-        "--name": wish.name,
-        "--instance-type": wish.instance_type,
-        "--zone": wish.zone,
-        "--max-nodes": wish.max_nodes,
-        "--lustre-gib": wish.capacity_gib,
-        "--admin-role-arn": wish.admin_role_arn,
-        "--public-cidr": wish.public_cidr,
-    }
-    missing = [flag for flag, value in given.items() if value is None]
-    if missing:
-        remedy = f"add --yes, which takes what is proposed, or: {' '.join(missing)}"
-        found = "nobody is there to answer"
-        raise Failure(Code.NEEDS_ANSWER, found, remedy, exit_code=USAGE)
 
 
 @dataclass
@@ -136,7 +113,6 @@ class _Questions:
             pool_zone=zone,
             offers=(zone,),
             max_nodes=_NODES,
-            capacity=_capacity(_CAPACITY),
             capacity_gib=_LUSTRE_GIB,
         )
 
@@ -156,9 +132,6 @@ class _Questions:
         self._settle(
             "instance type", "--instance-type", wish.instance_type, _INSTANCE, self._of_type
         )
-        capacity = wish.capacity or (None if self._console.answers else _CAPACITY)
-        question = "capacity: on_demand, spot, or the id of a reservation or Capacity Block"
-        self._settle(question, "--capacity", capacity, _CAPACITY, self._of_capacity)
         zones, zone = self._known.offers, self._known.pool_zone
         if len(zones) > 1 or wish.zone:
             self._settle(f"zone ({', '.join(zones)})", "--zone", wish.zone, zone, self._of_zone)
@@ -233,26 +206,6 @@ class _Questions:
             **self._of_zone(offers[0]),
         }
 
-    def _of_capacity(self, answer: str) -> dict[str, Any]:
-        """Return what follows from a kind of capacity, or from a reservation that is there."""
-        if not answer.startswith("cr-"):
-            return {"capacity": _capacity(answer)}
-        kind = self._known.instance_type
-        found = described(answer, self._aws.client("ec2"))
-        if found is None or found.state in OVER or found.instance_type != kind:
-            what = f"{answer} is {found.state}, of {found.instance_type}" if found else answer
-            text = f"{what}: no reservation of {kind} for {self._aws.region}"
-            remedy = "name another with --capacity, or another --instance-type"
-            raise Failure(Code.NO_CAPACITY, text, remedy, exit_code=USAGE)
-        block = found.is_block and found.ends
-        known = f"id: {answer}" + (f", ends_at: {found.ends:%Y-%m-%dT%H:%M:%SZ}" if block else "")
-        return {
-            "capacity": _capacity("capacity_block" if block else "reservation", known),
-            "max_nodes": found.count,
-            "offers": (found.zone,),
-            **self._of_zone(found.zone),
-        }
-
     def _of_zone(self, zone: str) -> dict[str, Any]:
         return {"pool_zone": zone, "zones": self._around(zone)}
 
@@ -260,10 +213,6 @@ class _Questions:
         """Return the pool's zone and others of the region, in their order."""
         others = [each for each in self._zones_there if each != first]
         return tuple(sorted([first, *others[: _ZONES - 1]]))
-
-
-def _capacity(kind: str, known: str = "") -> str:
-    return f"{{type: {kind}{', ' if known else ''}{known}}}"
 
 
 def _number(field: str, answer: str) -> dict[str, int]:

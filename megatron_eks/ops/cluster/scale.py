@@ -33,7 +33,6 @@ class Wish:
 
     pool: str
     nodes: int
-    at: datetime | None = None
     at_start: bool = False
     """When the pool's Capacity Block or reservation starts."""
     when_idle: bool = False
@@ -99,10 +98,7 @@ def _interrupted(wish: Wish, group: NodeGroup) -> str:
     if group.wanted == wish.nodes:
         back = f"meks scale {wish.pool} 0"
         return f"\nAWS goes on taking nodes; to wait again: {again}; to give them back: {back}"
-    if wish.when_idle:
-        again += " --when-idle"
-    if wish.at_start or wish.at:
-        again += f" --at {'start' if wish.at is None else wish.at.isoformat()}"
+    again += " --when-idle" * wish.when_idle + " --at start" * wish.at_start
     return f"\nAWS was asked for nothing yet; to go on: {again}"
 
 
@@ -124,11 +120,10 @@ def _take(wish: Wish, pool: PoolPlan, group: NodeGroup, tools: Tools, connect: C
     tools.project.refuse_errors()
     console = tools.console
     start = start_of(pool, tools) if pool.capacity.reservation_id else None
-    at = start if wish.at_start else wish.at
     if wish.at_start and start is None:
-        found = f"{pool.name} has neither a Capacity Block nor a reservation"
-        raise Failure(Code.NODE_COUNT, found, "give --at a time", exit_code=USAGE)
-    if at is None and start is not None and start > console.clock.now():
+        found = f"{pool.name} has no Capacity Block or reservation that has a start"
+        raise Failure(Code.NODE_COUNT, found, "leave --at start out", exit_code=USAGE)
+    if not wish.at_start and start is not None and start > console.clock.now():
         found = f"{pool.capacity.reservation_id} starts at {start:%Y-%m-%d %H:%M} UTC"
         raise Failure(Code.NO_CAPACITY, found, "add --at start, which waits for it")
     # Before anything is paid for: what nobody can reach is no use to anybody.
@@ -137,8 +132,8 @@ def _take(wish: Wish, pool: PoolPlan, group: NodeGroup, tools: Tools, connect: C
     paid = pool.capacity.kind in {"on_demand", "reservation"} and price is not None
     cost = f"{price * wish.nodes:.2f} USD an hour" if paid and price else "at their own price"
     console.say(f"{pool.name}: {wish.nodes} x {pool.instance.name} in {pool.zone}, {cost}")
-    if at is not None:
-        wait_until(at, console)
+    if wish.at_start and start is not None:
+        wait_until(start, console)
     asked = console.clock.now()
     tools.node_groups.resize(group, wish.nodes)
     try:
@@ -218,8 +213,6 @@ def _wait_for_nodes(
 
 def _give_back(wish: Wish, pool: PoolPlan, group: NodeGroup, tools: Tools, connect: Connect) -> int:
     console, groups = tools.console, tools.node_groups
-    if wish.at is not None:
-        wait_until(wish.at, console)
     if wish.when_idle:
         _wait_idle(pool, tools, connect())
     else:

@@ -244,13 +244,6 @@ def test_a_stack_of_no_name_is_refused(place):
     assert "known: Network, Storage, Images, Cluster" in str(caught.value)
 
 
-def test_an_administrator_that_does_not_exist_is_refused(place):
-    """Nobody could administer the cluster."""
-    place.write(("role/Admin", "role/Amdin"))
-    with pytest.raises(Failure, match="has no role Amdin"):
-        place.deploy()
-
-
 def test_ctrl_c_says_how_to_come_back(place, monkeypatch):
     """AWS goes on with what it was told; 130 is interrupted."""
     place.write(LABELS)

@@ -1,12 +1,12 @@
-"""Nodes at a time: a countdown, and the start of a Capacity Block."""
+"""Nodes at the start of a Capacity Block."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from botocore.stub import Stubber
 
 from megatron_eks.ops.failure import Failure
-from tests.ops.aws.fakes import TODAY, clock_of, said
+from tests.ops.aws.fakes import clock_of, said
 from tests.ops.aws.scaling import SCALED, Place
 
 
@@ -14,19 +14,6 @@ from tests.ops.aws.scaling import SCALED, Place
 def place(tmp_path, aws, scaled):
     """Return a pool without nodes."""
     return Place(tmp_path, aws, scaled)
-
-
-def test_a_time_is_waited_for_with_a_countdown(place):
-    """Hours in hours, the last minute in quarters of it."""
-    place.nodes(1)
-    assert place.run(1, at=TODAY + timedelta(hours=3, seconds=30)) == 0
-    lines = said(place.console).splitlines()
-    assert lines[1] == "waiting until 2026-11-21 15:00:30 UTC"
-    assert lines[2:5] == ["  3 h 00 min left", "  2 h 00 min left", "  60 min left"]
-    assert lines[-1] == "p4d is ready: 1 node"
-    waited = clock_of(place.console).time - TODAY
-    assert waited >= timedelta(hours=3, seconds=30)
-    assert len(lines) < 40
 
 
 BLOCK = SCALED.replace(
@@ -68,7 +55,7 @@ def test_at_start_waits_for_the_block(place):
     place.nodes(1)
     assert place.run(1, text=BLOCK, at_start=True) == 0
     text = said(place.console)
-    assert "waiting until 2026-11-22 11:30:00 UTC" in text
+    assert "waiting until 2026-11-22 11:30:00 UTC\n  23 h 30 min left\n" in text
     assert clock_of(place.console).time == datetime(2026, 11, 22, 11, 30, tzinfo=UTC)
     assert "at their own price" in text
 
