@@ -3,7 +3,7 @@
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -71,6 +71,15 @@ class Month:
     runs: tuple[Run, ...]
     pools: tuple[PoolHours, ...]
     notes: tuple[str, ...]
+
+    def hours(self, of: PoolHours) -> tuple[float, float]:
+        """Return the hours of a pool's nodes, and those of them without a job."""
+        held = self.held(each for each in self.runs if each.pool == of.pool.name)
+        return of.hours, max(0.0, of.hours - held)
+
+    def held(self, runs: Iterable[Run]) -> float:
+        """Return the node-hours of some runs."""
+        return sum(each.hours(self.since) for each in runs)
 
 
 def run(days: int, out: Path | None, on: Opened) -> int:
@@ -184,72 +193,50 @@ def page(found: Month) -> str:
 
 def _facts(found: Month) -> Iterator[tuple[Part, ...]]:
     runs = found.runs
-    held = sum(each.hours(found.since) for each in runs)
     phases = [
         f"{sum(x.phase == p for x in runs)} {p.lower()}" for p in ("Succeeded", "Failed", "Running")
     ]
     yield "runs", str(len(runs)), tag("small", ", ".join(phases))
     gpu_hours = sum(x.gpus / x.nodes * x.hours(found.since) for x in runs if x.nodes)
-    yield "GPU-hours of jobs", f"{gpu_hours:,.0f}", tag("small", f"{held:,.1f} node-hours")
-    yield (
-        "cost of jobs",
-        f"{usd(_usd(runs, found.since))} USD",
-        tag("small", "of nodes, list prices"),
-    )
-    if held:
-        share = min(1, sum(each.useful for each in runs) / held)
-        yield "time that trained", f"{share:.0%}", tag("small", "in steps that count")
-    yield "restarts", str(sum(len(each.starts) - 1 for each in runs))
+    restarts, held, useful, price = _summed(runs, found.since)
+    yield "GPU-hours of jobs", f"{gpu_hours:,.0f}", tag("small", f"{held} node-hours")
+    yield "cost of jobs", f"{price} USD", tag("small", "of nodes, list prices")
+    yield "time that trained", useful, tag("small", "in steps that count")
+    yield "restarts", restarts
     if found.pools:
-        hours = sum(each.hours for each in found.pools)
-        price = total([_priced(each.hours, each.usd_each) for each in found.pools])
-        yield "nodes", f"{hours:,.1f} h", tag("small", f"{usd(price)} USD")
-        idle = [_idle(each, found) for each in found.pools]
-        price = total(
-            [_priced(x, each.usd_each) for x, each in zip(idle, found.pools, strict=True)]
-        )
-        yield "nodes without a job", f"{sum(idle):,.1f} h", tag("small", f"{usd(price)} USD")
+        whole, idle = ([*rows] for rows in zip(*map(found.hours, found.pools), strict=True))
+        for name, hours in (("nodes", whole), ("nodes without a job", idle)):
+            prices = (_priced(x, y.usd_each) for x, y in zip(hours, found.pools, strict=True))
+            yield name, f"{sum(hours):,.1f} h", tag("small", f"{usd(total(prices))} USD")
 
 
 def _priced(hours: float, usd_each: float | None) -> float | None:
     return 0.0 if not hours else None if usd_each is None else hours * usd_each
 
 
-def _usd(runs: Sequence[Run], since: datetime) -> float | None:
-    return total([_priced(each.hours(since), each.usd_each) for each in runs])
-
-
-def _idle(pool: PoolHours, found: Month) -> float:
-    held = sum(each.hours(found.since) for each in found.runs if each.pool == pool.pool.name)
-    return max(0.0, pool.hours - held)
-
-
-def _groups(runs: Sequence[Run], key: str) -> dict[str, list[Run]]:
-    groups: dict[str, list[Run]] = defaultdict(list)
-    for each in runs:
-        groups[getattr(each, key)].append(each)
-    return groups
+def _summed(runs: Sequence[Run], since: datetime) -> tuple[str, str, str, str]:
+    """Return restarts, node-hours, the share of them that trained, and USD, as they are shown."""
+    hours = [each.hours(since) for each in runs]
+    held = sum(hours)
+    useful = f"{min(1, sum(x.useful for x in runs) / held):.0%}" if held else "-"
+    price = total(_priced(x, each.usd_each) for x, each in zip(hours, runs, strict=True))
+    restarts = sum(len(each.starts) - 1 for each in runs)
+    return str(restarts), f"{held:,.1f}", useful, usd(price)
 
 
 def _jobs(found: Month) -> Iterator[Part]:
     for key in ("team", "job"):
-        groups = _groups(found.runs, key)
+        groups: dict[str, list[Run]] = defaultdict(list)
+        for run in found.runs:
+            groups[getattr(run, key)].append(run)
         if key == "team" and set(groups) <= {""}:
             continue
         yield tag("h2", f"By {key}")
-        rows = []
-        for name, runs in sorted(
-            groups.items(), key=lambda x: -sum(r.hours(found.since) for r in x[1])
-        ):
-            hours = sum(each.hours(found.since) for each in runs)
-            useful = f"{min(1, sum(x.useful for x in runs) / hours):.0%}" if hours else "-"
-            restarts = sum(len(each.starts) - 1 for each in runs)
-            money = usd(_usd(runs, found.since))
-            last = runs[-1].phase
-            rows.append(
-                (name or "-", str(len(runs)), str(restarts), f"{hours:,.1f}", useful, money, last)
-            )
         header = (key, "runs", "restarts", "node-hours", "trained", "USD", "last run")
+        rows = [
+            (name or "-", str(len(runs)), *_summed(runs, found.since), runs[-1].phase)
+            for name, runs in sorted(groups.items(), key=lambda x: -found.held(x[1]))
+        ]
         yield table(header, rows, numbers="12345")
     if not found.runs:
         yield tag("p", "No job has left a record in this time.")
@@ -276,10 +263,10 @@ def _nodes(found: Month) -> Iterator[Part]:
         yield tag("h2", "Nodes")
         rows = []
         for each in found.pools:
-            idle = _idle(each, found)
-            money = (usd(_priced(each.hours, each.usd_each)), usd(_priced(idle, each.usd_each)))
-            hours = f"{each.hours:,.1f}", f"{idle:,.1f}"
-            rows.append((each.pool.name, each.pool.instance.name, str(each.nodes), *hours, *money))
+            hours = found.hours(each)
+            money = (usd(_priced(x, each.usd_each)) for x in hours)
+            shown = (f"{x:,.1f}" for x in hours)
+            rows.append((each.pool.name, each.pool.instance.name, str(each.nodes), *shown, *money))
         header = ("pool", "type", "nodes", "hours", "without a job", "USD", "USD without a job")
         yield table(header, rows, numbers="23456")
         said = "When nodes came and went is what Auto Scaling keeps, which is six weeks."
