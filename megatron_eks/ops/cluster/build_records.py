@@ -40,7 +40,7 @@ _CHOSEN = frozenset(
     }
 )
 # Of the build machine; each can be overridden in StartBuild.
-_MACHINE = ("certificate", "dockerServer", "fleet", "image", "registryCredential", "type")
+_MACHINE = ("certificate", "dockerServer", "fleet", "image", "registryCredential")
 _BATCH = 100
 _SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -89,7 +89,7 @@ class Records:
                 continue
             source = _part(build, "source")
             is_same = source.get("location") == _part(deployed, "source").get("location")
-            if overridden := sorted(_overridden(build, deployed)):
+            if overridden := _overridden(build, deployed):
                 if is_same:
                     number = build.get("buildNumber", "")
                     found = f"build {number} of {project} records nothing"
@@ -173,38 +173,36 @@ def digest_of(repository: str, image: "Mapping[str, str]", ecr: "BaseClient") ->
     return found and str(found["imageDetails"][0]["imageDigest"])
 
 
-def _overridden(build: "_Described", project: "_Described") -> "Iterator[str]":
-    """Yield what of a build is not as the project is deployed: StartBuild can override it all."""
-    source, deployed = _part(build, "source"), _part(project, "source")
-    machine, meant = _part(build, "environment"), _part(project, "environment")
-    variables, defined = _variables(build), _variables(project)
-    for name in {*variables, *defined} - _CHOSEN:
-        if variables.get(name) != defined.get(name):
-            yield name
-    yield from (key for key in ("type", "buildspec") if source.get(key) != deployed.get(key))
-    yield from (key for key in _MACHINE if machine.get(key) != meant.get(key))
-    if _holder(source) != _holder(deployed):
-        yield "location"
-    if build.get("serviceRole") != project.get("serviceRole"):
-        yield "serviceRole"
-    yield from (key for key in ("secondarySources", "fileSystemLocations") if build.get(key))
-    if _part(build, "cache").get("type", "NO_CACHE") != "NO_CACHE":
-        yield "cache"
-    if _part(build, "debugSession").get("sessionEnabled"):
-        yield "debugSession"
+def _overridden(build: "_Described", project: "_Described") -> list[str]:
+    """Name what of a build is not as the project is deployed: StartBuild can override it all."""
+    ran, meant = _settings(build), _settings(project)
+    return sorted(name for name in {*ran, *meant} if ran.get(name) != meant.get(name))
 
 
-def _holder(source: "_Described") -> str:
-    """Return the repository of GitHub, or the bucket, in which only deployments write."""
-    location = str(source.get("location", ""))
-    return location if source.get("type") == "GITHUB" else location.partition("/")[0]
+def _settings(described: "_Described") -> "Mapping[str, object]":
+    """Return all that decides what comes out of a build, of it or of its project."""
+    source, machine = _part(described, "source"), _part(described, "environment")
+    location, kind = str(source.get("location", "")), source.get("type")
+    return {
+        **{key: each for key, each in _variables(described).items() if key not in _CHOSEN},
+        **{key: machine.get(key) for key in _MACHINE},
+        "machine": machine.get("type"),
+        "type": kind,
+        "buildspec": source.get("buildspec"),
+        # The repository of GitHub, or the bucket, in which only deployments write.
+        "location": location if kind == "GITHUB" else location.partition("/")[0],
+        "serviceRole": described.get("serviceRole"),
+        "secondarySources": described.get("secondarySources") or None,
+        "fileSystemLocations": described.get("fileSystemLocations") or None,
+        "cache": _part(described, "cache").get("type", "NO_CACHE"),
+        "debugSession": bool(_part(described, "debugSession").get("sessionEnabled")),
+    }
 
 
 def _variables(described: "_Described") -> dict[str, str]:
     """Return variables by name; one whose value is fetched from elsewhere shows where."""
-    listed = _part(described, "environment").get("environmentVariables", ())
     found: dict[str, str] = {}
-    for each in listed:
+    for each in _part(described, "environment").get("environmentVariables", ()):
         kind = each.get("type", "PLAINTEXT")
         value = each["value"] if kind == "PLAINTEXT" else f"{kind}:{each['value']}"
         # Of a name that stands there twice nobody knows which one the build took.
