@@ -76,14 +76,6 @@ def node_group(pool: str, tools: Tools) -> NodeGroup:
     if group is None or group.status == "DELETING":
         text = f"cluster {groups.cluster} has no node group {pool}"
         remedy = "run: meks deploy"
-        stack = tools.stacks.find(tools.plan.stack("Cluster"))
-        if stack is not None and stack.made:
-            # CloudFormation does not see what was deleted beside it, and makes no new one.
-            remedy += (
-                "; if that changes nothing, or does not find the group, somebody deleted it by "
-                "hand: take the pool out of the cluster file, run meks deploy, put it back and run "
-                "meks deploy again"
-            )
         if "Cluster" not in tools.plan.stacks:
             remedy = "its owner makes one of this name, or scales it another way"
         raise Failure(Code.NOT_DEPLOYED, text, remedy, exit_code=NOT_FOUND)

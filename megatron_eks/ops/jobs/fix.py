@@ -166,7 +166,6 @@ def _nodes(found: Sequence[Finding]) -> list[str]:
 
 _REMEDIES: Mapping[Code, Callable[[Patient], list[Step]]] = {
     Code.DEFINITION_MISSING: _missing,
-    Code.NAMESPACE_MISSING: _missing,
     Code.NODE_EFA: partial(_plugin_pods, EFA_PLUGIN),
     Code.NODE_GPUS: partial(_plugin_pods, NVIDIA_PLUGIN),
     Code.NODE_TAINT: _taint,

@@ -19,13 +19,11 @@ from megatron_eks.ops.cluster.inside.live import (
 )
 from megatron_eks.ops.jobs.room import NodeRoom
 from megatron_eks.ops.kube.access import explained
-from megatron_eks.ops.kube.pods import one_line
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 
 Check = Callable[[Live], Iterator[Finding]]
 
 _APPLY = "install the platform: meks apply"
-_MOUNT_PROBLEMS = frozenset({"FailedMount", "FailedAttachVolume"})
 _TYPE = "node.kubernetes.io/instance-type"
 _ZONE = "topology.kubernetes.io/zone"
 _MIB = 2**20
@@ -102,17 +100,6 @@ def taints(live: Live) -> Iterator[Finding]:
             yield in_kubernetes(Code.NODE_TAINT, _path(node, "spec.taints"), text, remedy)
 
 
-def namespaces(live: Live) -> Iterator[Finding]:
-    """Ask for the platform's namespaces."""
-    platform = live.plan.platform
-    found = {each["metadata"]["name"] for each in live.client.list("v1", "Namespace")}
-    wanted = [*platform.namespaces, platform.system_namespace]
-    wanted += [each.controller[0] for each in platform.workloads if each.controller]
-    for name in wanted:
-        if name not in found:
-            yield in_kubernetes(Code.NAMESPACE_MISSING, (f"Namespace/{name}",), MISSING, _APPLY)
-
-
 def workloads(live: Live) -> Iterator[Finding]:
     """Ask for every DaemonSet and Deployment, and for its pods."""
     for part, why in live.parts:
@@ -166,41 +153,18 @@ def claims(live: Live) -> Iterator[Finding]:
     """Ask for claims that are bound."""
     platform = live.plan.platform
     names = dict.fromkeys(name for _, name in platform.claims) or {platform.claim: None}
-    efs = [(platform.namespace, platform.efs_claim)] if platform.efs_claim else []
-    wanted = [(namespace, name) for namespace in platform.namespaces for name in names] + efs
-    for namespace, name in (*wanted, *((platform.system_namespace, name) for name in names)):
+    spaces = (*platform.namespaces, platform.system_namespace)
+    wanted = [(namespace, name) for namespace in spaces for name in names]
+    wanted += [(platform.namespace, platform.efs_claim)] if platform.efs_claim else []
+    for namespace, name in wanted:
         path = (f"PersistentVolumeClaim/{namespace}/{name}",)
         claim = live.client.find("v1", "PersistentVolumeClaim", name, namespace)
-        phase = claim.get("status", {}).get("phase", "Pending") if claim else None
-        if phase is None:
+        if claim is None:
             yield in_kubernetes(Code.SHARED_CLAIM, path, MISSING, _APPLY)
-        elif phase != "Bound":
+        elif (phase := claim.get("status", {}).get("phase", "Pending")) != "Bound":
             text = f"it is {phase}: no volume is bound to it"
             remedy = f"kubectl -n {namespace} describe pvc {name}"
             yield in_kubernetes(Code.SHARED_CLAIM, path, text, remedy)
-
-
-def mounts(live: Live) -> Iterator[Finding]:
-    """Say which pods wait for a mount, with the newest reason of each."""
-    found: dict[str, str] = {}
-    platform = live.plan.platform
-    for namespace in (*platform.namespaces, platform.system_namespace):
-        pending = {
-            pod["metadata"]["uid"]: pod["metadata"]["name"]
-            for pod in live.client.list("v1", "Pod", namespace, fields="status.phase=Pending")
-        }
-        if not pending:
-            continue
-        for event in live.client.list("v1", "Event", namespace, fields="type=Warning"):
-            uid = event["involvedObject"].get("uid")
-            if event.get("reason") in _MOUNT_PROBLEMS and uid in pending:
-                found[f"{namespace}/{pending[uid]}"] = one_line(event.get("message", ""))
-    for pod, why in found.items():
-        remedy = (
-            "see that the file system is AVAILABLE and its group opens TCP 988 and 1018-1023: "
-            "meks preflight aws"
-        )
-        yield in_kubernetes(Code.SHARED_CLAIM, (f"Pod/{pod}",), why, remedy)
 
 
 def directories(live: Live) -> Iterator[Finding]:
@@ -238,13 +202,11 @@ def secrets(live: Live) -> Iterator[Finding]:
 
 
 CHECKS: Mapping[str, Check] = {
-    "namespaces": namespaces,
     "platform workloads": workloads,
     "one plugin a device": device_plugins,
     "job definition": definition,
     "operator webhook": webhook,
     "shared file system": claims,
-    "mounts": mounts,
     "shared directories": directories,
     "secrets of jobs": secrets,
     "nodes": state,
