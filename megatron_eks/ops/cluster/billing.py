@@ -1,8 +1,7 @@
 """How `meks cost` asks the API server and EC2, each as far as it answers."""
 
 import os
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
@@ -13,6 +12,7 @@ from megatron_eks.ops.jobs import holdings
 from megatron_eks.ops.kube import access, teams
 from megatron_eks.ops.opening import Reach, console_here, load, opened
 from megatron_eks.plan.cluster.capacity import CapacityKind
+from megatron_eks.plan.spending import RunningNode
 from megatron_eks.project import Project
 
 if TYPE_CHECKING:
@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 _NODE_GROUP = "eks:nodegroup-name"
 _BILLED = ["pending", "running", "shutting-down"]
 _CAPACITY: dict[str, CapacityKind] = {"spot": "spot", "capacity-block": "capacity_block"}
-
-
-@dataclass(frozen=True)
-class Instance:
-    """One instance of a managed node group."""
-
-    instance_id: str
-    instance_type: str
-    node_group: str
-    capacity: CapacityKind
-    since: datetime
 
 
 def run(reach: Reach, job: str | None, output: str) -> int:
@@ -75,7 +64,7 @@ def _holdings(
     return project, held, None, found.is_local
 
 
-def _instances(project: Project) -> tuple[list[Instance] | None, Failure | str]:
+def _instances(project: Project) -> tuple[list[RunningNode] | None, Failure | str]:
     """Ask EC2; say why not where it cannot be asked."""
     from megatron_eks.ops.aws import session
 
@@ -86,8 +75,8 @@ def _instances(project: Project) -> tuple[list[Instance] | None, Failure | str]:
         return None, session.explained(error)
 
 
-def instances(cluster: str, ec2: "BaseClient") -> list[Instance]:
-    """Return the instances of a cluster's node groups, by the tags that EKS gives them."""
+def instances(cluster: str, ec2: "BaseClient") -> list[RunningNode]:
+    """Return the instances of a cluster's node groups by id, with the group as their pool."""
     pages = ec2.get_paginator("describe_instances").paginate(
         Filters=[
             {"Name": "tag:eks:cluster-name", "Values": [cluster]},
@@ -95,12 +84,10 @@ def instances(cluster: str, ec2: "BaseClient") -> list[Instance]:
         ]
     )
     return [
-        Instance(
-            instance_id=each["InstanceId"],
+        RunningNode(
+            name=each["InstanceId"],
+            pool=next((tag["Value"] for tag in each["Tags"] if tag["Key"] == _NODE_GROUP), ""),
             instance_type=each["InstanceType"],
-            node_group=next(
-                (tag["Value"] for tag in each["Tags"] if tag["Key"] == _NODE_GROUP), ""
-            ),
             capacity=_CAPACITY.get(each.get("InstanceLifecycle", ""), "on_demand"),
             since=each["LaunchTime"].astimezone(UTC),
         )

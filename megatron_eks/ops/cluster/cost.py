@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.pricing import AS_OF, Price
 from megatron_eks.config.codes import Code
@@ -19,9 +18,6 @@ from megatron_eks.ops.output import count, formatted, picked, table, usd
 from megatron_eks.plan.cost import standing_cost, total
 from megatron_eks.plan.spending import JobSpending, NodeCost, RunningNode, job_spending, node_costs
 from megatron_eks.project import Project
-
-if TYPE_CHECKING:
-    from megatron_eks.ops.cluster.billing import Instance
 
 SCHEMA_VERSION = 1
 _HOUR_SECONDS = 3600
@@ -88,7 +84,7 @@ class CostNow:
 def run(
     project: Project,
     holdings: Holdings | None,
-    instances: "Sequence[Instance] | None",
+    instances: Sequence[RunningNode] | None,
     notes: Iterable[str],
     *,
     output: str,
@@ -157,11 +153,9 @@ def _job_json(each: JobCostNow, owners: Mapping[str, str]) -> Json:
 
 def idle(found: CostNow) -> Iterator[Finding]:
     """Say which GPU nodes run for nobody, where it is known."""
-    if found.jobs is None:
-        return
     scaled = {pool.name: pool.idle_minutes for pool in found.project.cluster.scaled_pools}
     for each in found.nodes:
-        if not each.idle:
+        if not each.idle or found.jobs is None:
             continue
         nodes = f"{count(each.count, 'node')} {each.instance_type}"
         which = f"no job runs on its {nodes}"
@@ -169,21 +163,20 @@ def idle(found: CostNow) -> Iterator[Finding]:
             which = f"{each.idle} of its {nodes} run without a job"
         price = each.idle_usd_per_hour
         cost = "a price that is not known" if price is None else f"{price:,.2f} USD an hour"
-        text = f"{which}: {cost}"
         remedy = f"meks scale {each.pool} {each.count - each.idle}"
         if each.pool in scaled:
             remedy = f"they go after {scaled[each.pool]} minutes without a job"
-        path = ("gpu_pools", each.pool)
+        path, text = ("gpu_pools", each.pool), f"{which}: {cost}"
         yield Finding(Code.IDLE_NODES, path, text, remedy, Level.WARNING, file="kubernetes")
 
 
 def _nodes(
-    project: Project, holdings: Holdings | None, instances: "Sequence[Instance] | None"
+    project: Project, holdings: Holdings | None, instances: Sequence[RunningNode] | None
 ) -> list[RunningNode]:
     """Join what both tell: EC2 knows since when, and what has not joined yet."""
     pools = {pool.name: pool for pool in project.cluster.pools}
     ours = "Cluster" in project.cluster.stacks
-    told = {each.instance_id: each for each in instances or ()}
+    told = {each.name: each for each in instances or ()}
     found = []
     for node in holdings.nodes if holdings else ():
         # In somebody else's cluster the other nodes are theirs.
@@ -192,17 +185,16 @@ def _nodes(
         instance = told.pop(holdings.instance_ids[node.name], None) if holdings else None
         found.append(replace(node, since=instance.since) if instance else node)
     for instance in told.values():
-        pool = pools.get(instance.node_group)
+        pool = pools.get(instance.pool)
         if pool is None and not ours:
             continue
+        # EC2 does not say of an instance that it is in a reservation.
         reserved = pool is not None and pool.capacity.kind == "reservation"
         found.append(
-            RunningNode(
-                name=instance.instance_id,
+            replace(
+                instance,
                 pool=pool.name if pool else "",
-                instance_type=instance.instance_type,
                 capacity="reservation" if reserved else instance.capacity,
-                since=instance.since,
                 joined=holdings is None,
             )
         )

@@ -47,9 +47,9 @@ def read(
                     )
                     of[found[2]] = each[at]
     there = {
-        each.instance_id: each.since
+        each.name: each.since
         for each in instances(plan.eks_name, aws.client("ec2"))
-        if each.node_group == group.name
+        if each.pool == group.name
     }
     begins |= there
     lives = _lives(begins, ends, there, since, now)

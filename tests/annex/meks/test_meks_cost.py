@@ -9,10 +9,10 @@ import pytest
 
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.cluster import cost
-from megatron_eks.ops.cluster.billing import Instance
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import holdings
+from megatron_eks.plan.spending import RunningNode
 from tests import command, schemas
 from tests.annex import jobs
 
@@ -126,7 +126,7 @@ def test_a_job_that_nobody_knows_is_not_found(ask):
 def test_an_instance_that_did_not_join_is_billed_all_the_same(ask):
     """EC2 knows it, and the API server does not."""
     since = datetime.now(tz=UTC) - timedelta(hours=2)
-    lost = Instance("i-lost", "p4d.24xlarge", "p4d", "on_demand", since)
+    lost = RunningNode("i-lost", "p4d", "p4d.24xlarge", "on_demand", since)
     shown, _ = ask(instances=[lost, replace(lost, instance_id="i-other", node_group="theirs")])
     pool = pool_of(shown)
     assert (pool["count"], pool["not_joined"], pool["idle"]) == (5, 1, 5)
@@ -143,7 +143,7 @@ def test_ec2_knows_better_since_when_a_node_is_billed(client, ask):
         client.request("PATCH", path, spec, None, patch)
     since = datetime.now(tz=UTC) - timedelta(hours=7)
     hours = 7 + sum(sorted(ages(client))[:3])
-    instance = Instance("i-0123", "p4d.24xlarge", "p4d", "on_demand", since)
+    instance = RunningNode("i-0123", "p4d", "p4d.24xlarge", "on_demand", since)
     shown, _ = ask(instances=[instance])
     pool = pool_of(shown)
     assert (pool["count"], pool["not_joined"]) == (4, 0)

@@ -41,8 +41,8 @@ def running(server):
 def test_instances_are_those_of_the_cluster_that_are_billed(server, running):
     """By the tags that EKS gives them."""
     found = billing.instances(NAME, server.client("ec2", "us-east-2"))
-    assert sorted(each.instance_id for each in found) == sorted(running)
-    assert {(each.node_group, each.capacity) for each in found} == {("p4d", "on_demand")}
+    assert sorted(each.name for each in found) == sorted(running)
+    assert {(each.pool, each.capacity) for each in found} == {("p4d", "on_demand")}
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from megatron_eks.ops.cluster.inside.live import (
     MISSING,
     SET_UP,
     Live,
-    webhook_problem,
 )
 from megatron_eks.ops.jobs.room import NodeRoom
 from megatron_eks.ops.kube.access import explained
@@ -140,13 +139,19 @@ def definition(live: Live) -> Iterator[Finding]:
 
 
 def webhook(live: Live) -> Iterator[Finding]:
-    """Ask for the webhooks that refuse mistaken jobs, and for somebody behind them."""
+    """Ask for the webhooks that refuse mistaken jobs; who answers is a workload's check."""
+    kind = ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
     for each in live.plan.platform.workloads:
-        if why := webhook_problem(live.client, each.webhook):
-            path = (f"ValidatingWebhookConfiguration/{each.webhook}",)
-            remedy = "look at the controller's pod, or install it again: "
-            remedy += f"meks fix {Code.WEBHOOK_DOWN}"
-            yield in_kubernetes(Code.WEBHOOK_DOWN, path, why, remedy)
+        found = live.client.find(*kind, each.webhook)
+        why = f"there is no ValidatingWebhookConfiguration {each.webhook}"
+        if found is not None:
+            why = "it has no certificate to trust: its controller has not started yet"
+            hooks = [one["clientConfig"] for one in found.get("webhooks") or ()]
+            if all(one.get("caBundle") for one in hooks if "service" in one):
+                continue
+        path = (f"ValidatingWebhookConfiguration/{each.webhook}",)
+        remedy = f"look at the controller's pod, or install it again: meks fix {Code.WEBHOOK_DOWN}"
+        yield in_kubernetes(Code.WEBHOOK_DOWN, path, why, remedy)
 
 
 def claims(live: Live) -> Iterator[Finding]:

@@ -40,7 +40,7 @@ _DEVICES = {
     "k8s-device-plugin": "nvidia.com/gpu",
     "aws-efa-k8s-device-plugin": "vpc.amazonaws.com/efa",
 }
-_APPS, _ADMISSION = "apps/v1", "admissionregistration.k8s.io/v1"
+_APPS = "apps/v1"
 
 
 @dataclass(frozen=True)
@@ -149,28 +149,3 @@ class Live:
             if image in images:
                 nodes = frozenset(each.name for each in self.nodes if each.takes(pod))
                 yield Plugin(device, metadata["namespace"], metadata["name"], ours, nodes)
-
-
-def webhook_problem(client: Client, configuration: str) -> str | None:
-    """Return what is wrong with the webhook of a controller."""
-    found = client.find(_ADMISSION, "ValidatingWebhookConfiguration", configuration)
-    if found is None:
-        return f"there is no ValidatingWebhookConfiguration {configuration}"
-    for each in found.get("webhooks") or ():
-        service = each["clientConfig"].get("service")
-        if service is None:
-            continue  # by its address
-        name, namespace = service["name"], service["namespace"]
-        behind = client.find("v1", "Service", name, namespace)
-        if behind is None:
-            return f"it calls the Service {namespace}/{name}, which is missing"
-        if behind["spec"].get("type") == "ExternalName":
-            continue  # a name outside the cluster, as on a local one
-        labels = f"kubernetes.io/service-name={name}"
-        slices = client.list("discovery.k8s.io/v1", "EndpointSlice", namespace, labels=labels)
-        endpoints = (one for each_slice in slices for one in each_slice.get("endpoints") or ())
-        if not any((one.get("conditions") or {}).get("ready", True) for one in endpoints):
-            return f"nobody answers for the Service {namespace}/{name}, so every job is refused"
-        if not each["clientConfig"].get("caBundle"):
-            return "it has no certificate to trust: its controller has not started yet"
-    return None
