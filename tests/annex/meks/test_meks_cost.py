@@ -127,7 +127,7 @@ def test_an_instance_that_did_not_join_is_billed_all_the_same(ask):
     """EC2 knows it, and the API server does not."""
     since = datetime.now(tz=UTC) - timedelta(hours=2)
     lost = RunningNode("i-lost", "p4d", "p4d.24xlarge", "on_demand", since)
-    shown, _ = ask(instances=[lost, replace(lost, instance_id="i-other", node_group="theirs")])
+    shown, _ = ask(instances=[lost, replace(lost, name="i-other", pool="theirs")])
     pool = pool_of(shown)
     assert (pool["count"], pool["not_joined"], pool["idle"]) == (5, 1, 5)
     assert pool["since"].startswith(f"{since:%Y-%m-%dT%H:%M}")
