@@ -67,12 +67,13 @@ def apply(
     result: list[Finding] = []
     for place, finding in found:
         key = (place, finding.code.value)
-        allowed = key in valid and finding.level in levels
-        (used if allowed else kept).add(key)
-        if allowed:
+        if key in valid and finding.level in levels:
+            used.add(key)
             remedy = f"allowed: {valid[key]}"
-            finding = replace(finding, level=Level.ALLOWED, remedy=remedy)  # noqa: PLW2901
-        result.append(finding)
+            result.append(replace(finding, level=Level.ALLOWED, remedy=remedy))
+        else:
+            kept.add(key)
+            result.append(finding)
     return result + [wrong for each in given for wrong in _wrong(each, used, kept)]
 
 

@@ -120,9 +120,6 @@ def _wrong_value(
         return _wrong_format(path, str(detail["input"]), context["pattern"])
     if kind in _RANGES:
         word, key = _RANGES[kind]
-        if path[-1] == "admin_role_arns":
-            remedy = "name the ARN of a role: without one nobody could administer the cluster"
-            return Finding(Code.OUT_OF_RANGE, path, f"{shown} names no role", remedy)
         remedy = f"use {word} {context[key]}{hints.unit_of(str(path[-1]))}"
         if key.endswith("length"):
             unit = "characters" if isinstance(detail["input"], str) else "entries"
@@ -174,26 +171,17 @@ def _wrong_type(
         return Finding(Code.UNQUOTED, path, found, remedy)
     remedy = _TYPES.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
     remedy = hints.of_shape(kind, value, path, block_at(model, path)) or remedy
-    if path[:2] == ("data", "blend") and len(path) <= len(("data", "blend", 0)):
-        remedy = "write - {weight: 0.7, prefix: /shared/...} for each corpus"
-    elif path[:2] == ("runtime", "secret_env"):
-        remedy = "write NAME: {secret: ..., key: ...}, the names of a Kubernetes Secret and its key"
-    elif isinstance(value, str):
+    if isinstance(value, str):
         remedy = hints.of_word(kind, value, str(path[-1])) or remedy
     elif path[:-1] == ("overrides",):
         inner = next(iter(value), None) if isinstance(value, dict) else None
         remedy = f"write dotted names: {path[-1]}.{inner}: ..." if inner else "write one value"
-    elif kind == "int_type" and isinstance(value, float) and value.is_integer():
-        remedy = f"write {value:.0f}"
     return Finding(Code.WRONG_TYPE, path, f"{_shown(value)} has the wrong type", remedy)
 
 
-def _missing(path: Path, _context: Mapping[str, Any], value: object) -> Finding:
+def _missing(path: Path, _context: Mapping[str, Any], _value: object) -> Finding:
     name = str(path[-1])
-    # `{type:spot}` is one key without a value, and not a key `type`.
-    glued = (key for key in value if key.startswith(f"{name}:")) if isinstance(value, dict) else ()
-    slip = next((hints.of_no_value(key) for key in glued), None)
-    remedy = slip or f"add `{name}:`; docs/configuration.md explains it"
+    remedy = f"add `{name}:`; docs/configuration.md explains it"
     return Finding(Code.MISSING_KEY, path, f"{name!r} is missing", remedy)
 
 
@@ -207,8 +195,6 @@ def _unknown_tag(path: Path, context: Mapping[str, Any], _value: object) -> Find
     allowed = [option.strip("' ") for option in str(context["expected_tags"]).split(",")]
     meant = aliases.of_value(name, tag)
     known = meant if meant and meant.removeprefix("write ") in allowed else choices(tag, allowed)
-    if tag.startswith("["):
-        known = f"write one of {', '.join(allowed)}, and a block of its own for another"
     return Finding(Code.NOT_ALLOWED, (*path, name), f"unknown {name} {tag!r}", known)
 
 
