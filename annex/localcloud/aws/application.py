@@ -39,7 +39,7 @@ def application(keys: Keys, kubeconfig: Path | None = None) -> "Application":
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415 -- see above
 
     from megatron_eks.localcloud.aws.clients import clients  # noqa: PLC0415 -- see above
-    from megatron_eks.localcloud.aws.cloudformation.regions import Regions  # noqa: PLC0415 -- see above
+    from megatron_eks.localcloud.aws.cloudformation.region import Regions  # noqa: PLC0415 -- see above
     from megatron_eks.localcloud.aws.gate import Gate  # noqa: PLC0415 -- see above
     from megatron_eks.localcloud.aws.services.api_server import ApiServer, instances, review  # noqa: PLC0415 -- see above
     from megatron_eks.localcloud.aws.services.install import install  # noqa: PLC0415 -- see above

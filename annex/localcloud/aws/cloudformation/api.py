@@ -7,8 +7,7 @@ from moto.core.responses import ActionResult, BaseResponse, EmptyResult
 
 from megatron_eks.localcloud.aws.clients import Clients
 from megatron_eks.localcloud.aws.cloudformation.errors import ValidationError
-from megatron_eks.localcloud.aws.cloudformation.region import Region
-from megatron_eks.localcloud.aws.cloudformation.regions import Regions
+from megatron_eks.localcloud.aws.cloudformation.region import Region, Regions
 from megatron_eks.localcloud.aws.cloudformation.stacks import Request
 from megatron_eks.localcloud.aws.values import Value
 

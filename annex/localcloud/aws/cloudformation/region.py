@@ -1,7 +1,8 @@
-"""The stacks of one region, and what is asked of them."""
+"""The stacks of a region, and what is asked of them."""
 
 import logging
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from megatron_eks.localcloud.aws.clients import Clients
@@ -209,3 +210,29 @@ class Region:
             return Context(self._clients, self._name, stack.name, name)
 
         return Tools(context, handler_of, self._failures.take, self.users)
+
+
+class Regions:
+    """CloudFormation of every region, by its name; each begins when it is first asked for."""
+
+    def __init__(self, clients: Callable[[str], Clients]) -> None:
+        self._make_clients = clients
+        self._clients: dict[str, Clients] = {}
+        self._regions: dict[str, Region] = {}
+        self._lock = threading.Lock()
+        self.failures = Failures()
+
+    def region(self, name: str) -> Region:
+        """Return a region."""
+        clients = self.clients(name)
+        with self._lock:
+            if name not in self._regions:
+                self._regions[name] = Region(name, clients, self.failures)
+            return self._regions[name]
+
+    def clients(self, name: str) -> Clients:
+        """Return the clients of a region."""
+        with self._lock:
+            if name not in self._clients:
+                self._clients[name] = self._make_clients(name)
+            return self._clients[name]

@@ -14,7 +14,7 @@ from moto.sts.models import sts_backends
 
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.localcloud.aws.clients import Clients
-from megatron_eks.localcloud.aws.cloudformation.regions import Regions
+from megatron_eks.localcloud.aws.cloudformation.region import Regions
 from megatron_eks.localcloud.aws.gate import Gate
 from megatron_eks.localcloud.aws.services import nodes
 from megatron_eks.localcloud.aws.services.operation import kept

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from moto.codebuild.responses import CodeBuildResponse
 from moto.core.responses import ActionResult
 
-from megatron_eks.localcloud.aws.cloudformation.regions import Regions
+from megatron_eks.localcloud.aws.cloudformation.region import Regions
 from megatron_eks.localcloud.aws.services.operation import ServiceError, kept, parameters
 from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
 

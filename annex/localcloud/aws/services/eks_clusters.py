@@ -10,7 +10,7 @@ from moto.eks.models import Cluster
 from moto.eks.responses import EKSResponse
 
 from megatron_eks.catalog.pins import KUBERNETES_STANDARD_SUPPORT_ENDS as SUPPORT_ENDS
-from megatron_eks.localcloud.aws.cloudformation.regions import Regions
+from megatron_eks.localcloud.aws.cloudformation.region import Regions
 from megatron_eks.localcloud.aws.services.api_server import ApiServer
 from megatron_eks.localcloud.aws.services.operation import (
     InvalidParameterError,

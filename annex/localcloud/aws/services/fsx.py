@@ -11,7 +11,7 @@ from moto.core.responses import ActionResult, EmptyResult
 from moto.fsx.models import FileSystem
 from moto.fsx.responses import FSxResponse
 
-from megatron_eks.localcloud.aws.cloudformation.regions import Regions
+from megatron_eks.localcloud.aws.cloudformation.region import Regions
 from megatron_eks.localcloud.aws.services.operation import (
     ServiceError,
     found,

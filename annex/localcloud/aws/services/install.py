@@ -14,7 +14,7 @@ from moto.s3.models import FakeBucket
 from moto.servicequotas import urls as quota_urls
 
 from megatron_eks.localcloud.aws.cloudformation.api import CloudFormationApi
-from megatron_eks.localcloud.aws.cloudformation.regions import Regions
+from megatron_eks.localcloud.aws.cloudformation.region import Regions
 from megatron_eks.localcloud.aws.services.api_server import ApiServer
 from megatron_eks.localcloud.aws.services.codebuild import CodeBuildApi
 from megatron_eks.localcloud.aws.services.ec2 import Ec2Api

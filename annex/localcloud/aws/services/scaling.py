@@ -6,7 +6,7 @@ from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.responses import ActionResult
 from moto.eks.models import Nodegroup, eks_backends
 
-from megatron_eks.localcloud.aws.cloudformation.regions import Regions
+from megatron_eks.localcloud.aws.cloudformation.region import Regions
 from megatron_eks.localcloud.aws.services import nodes
 from megatron_eks.localcloud.aws.services.operation import ServiceError, parameters
 from megatron_eks.localcloud.aws.values import ACCOUNT, Object
