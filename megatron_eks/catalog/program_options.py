@@ -13,7 +13,7 @@ UNPACKED = "/opt/megatron-eks/packages"
 """The same in our images, where Python starts a folder as it starts a zip."""
 
 _START = "--expect-efa= --expect-gpu-direct --heartbeats= --watch="
-_TRAINER = f"--config=! --device= --compile= --distributed-timeout-minutes= {_START}"
+_TRAINER = f"--config=! --device= --compile= {_START}"
 PROGRAM_OPTIONS = {
     "allreduce_bench": "--min-bytes= --max-bytes= --pass-busbw-gb-s=",
     "convert_checkpoint": "--direction=! --source=! --target=! --model=",
@@ -30,5 +30,5 @@ PROGRAM_OPTIONS = {
     "train_bridge": f"--recipe=! --config=! {_START}",
     "train_ddp": _TRAINER,
     "train_fsdp": _TRAINER,
-    "train_megatron": f"--keep-last=! --s3-uri= --wait-seconds= {_START}",
+    "train_megatron": f"--keep-last=! --s3-uri= {_START}",
 }

@@ -6,13 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_KINDS = {
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFBLK: "a device",
-    stat.S_IFCHR: "a device",
-}
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -51,7 +44,7 @@ def _judged(path: Path, root: Path) -> Entry:
         if kind == stat.S_IFDIR:
             return Entry(path, "a link to a folder")
         if kind != stat.S_IFREG:
-            return Entry(path, _KINDS.get(kind, "no regular file"))
+            return Entry(path, "no regular file")
         os.close(os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
     # A loop of links is a RuntimeError until Python 3.13.
     except (OSError, RuntimeError) as problem:

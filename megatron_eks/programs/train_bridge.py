@@ -30,7 +30,7 @@ from megatron_eks.programs.checkpoint import checkpoints
 from megatron_eks.programs.program import Finding, Report, StopError, warning
 from megatron_eks.programs.start import bridge_config, guard
 from megatron_eks.programs.start.bridge_config import Values
-from megatron_eks.programs.train_megatron import WAIT_SECONDS, Start
+from megatron_eks.programs.train_megatron import Start
 
 _KEEP_LAST = 3
 _WORDS = {
@@ -95,7 +95,7 @@ def main(argv: Sequence[str], report: Report) -> None:
     report.findings.extend(found)
     checkpoint: Mapping[str, Any] = job.get("checkpoint") or {}
     options.keep_last = checkpoint.get("keep_last", _KEEP_LAST)
-    options.s3_uri, options.wait_seconds = checkpoint.get("s3_uri") or None, WAIT_SECONDS
+    options.s3_uri = checkpoint.get("s3_uri") or None
     start = Start(options, guard_words(values), os.environ, None)
     start.check(report)
     if start.rank == 0 and start.load is not None:

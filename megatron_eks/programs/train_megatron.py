@@ -7,7 +7,8 @@ directories as that node sees them; rank 0 also repairs a bad tracker file and k
 checkpoints. Then Megatron runs in this process, so signals and the exit code are Megatron's own.
 What runs beside it starts again when it dies, and rank 0 waits for the last checkpoint's copy.
 
-A watcher beside each node's ranks ends them where they cannot go on (see watch.py).
+A watcher beside each node's ranks ends them where they cannot go on (see watch.py). Rank 0's repair
+is done before the others read the tracker: Megatron's ranks meet first.
 
 Exit codes of the checks: 2 the command line is wrong, or Megatron refuses its arguments, 4 a check
 failed. The last line on stdout before Megatron starts is one JSON object, from the first process of
@@ -33,8 +34,6 @@ from megatron_eks.programs.start.megatron_arguments import MegatronArguments
 from megatron_eks.programs.trainer.tracking import check_packages
 
 MEGATRON_LM = "/opt/megatron-lm"
-
-WAIT_SECONDS = 300.0
 
 
 class Start:
@@ -73,12 +72,6 @@ class Start:
             self._check_node(report)
         if self.rank == 0:
             self._check_job(report, guard.reading_deadline(timeout))
-        elif self.load is not None:
-            report.collect(
-                preconditions.wait_for_repair(
-                    self.load, self.ckpt_format, self.options.wait_seconds
-                )
-            )
 
     def _check_node(self, report: Report) -> None:
         """Check what may differ from node to node: the image, and how it sees shared storage."""
@@ -169,8 +162,6 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--keep-last", type=int, required=True, help="whole checkpoints to keep; older ones go")
     add("--s3-uri", help="where whole checkpoints are copied to, by checkpoint_sync")
-    waits = "how long other ranks wait for rank 0's repair (default %(default)s)"
-    add("--wait-seconds", type=float, default=WAIT_SECONDS, help=waits)
     guard.add_options(parser)
     return parser
 

@@ -98,13 +98,7 @@ NO_DEVICES = (
     + _channels("Socket/0")
 )
 
-# No plugin in the image: NCCL 2.21, and 2.27 and later.
-NO_PLUGIN_OLD = HEAD + _lines(
-    "NET/Plugin: No plugin found (libnccl-net.so)",
-    "NET/Plugin: Using internal network plugin.",
-    "NET/Socket : Using [0]eth0:10.0.0.7<0>",
-    "Using network Socket",
-)
+# No plugin in the image.
 NO_PLUGIN = HEAD + _lines(
     "NET/Plugin: Could not find: libnccl-net.so",
     "NET/IB : No device found.",
@@ -117,14 +111,6 @@ TCP_PROVIDER = HEAD + _lines(
     "NET/OFI Initializing aws-ofi-nccl 1.21.1",
     "NET/OFI Selected provider is tcp, fabric is 10.201.0.0/16 (found 1 nics)",
     "Using network Libfabric",
-)
-
-# One node: the network is chosen, and only NVLink is used.
-ONE_NODE = (
-    HEAD
-    + _lines("NET/Socket : Using [0]eth0:10.0.0.7<0>", "Using network Socket")
-    + _TAIL.replace("nNodes 2", "nNodes 1")
-    + _lines("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", "NVLS multicast support is available")
 )
 
 # aws-ofi-nccl 1.14 and later on instances whose GPUs EFA cannot reach.

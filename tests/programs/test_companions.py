@@ -116,7 +116,7 @@ def test_s3_that_hangs_at_the_end_is_given_up(s3, job, silent, tmp_path):
     assert done.returncode == 0, done.stderr
     # At the start, at once as it waits, and at the end.
     assert f"copies to {URI}: failing: Read timeout on endpoint URL" in done.stderr
-    assert f"copies to {URI}: waiting: 0 s for the last checkpoint" in done.stderr
+    assert f"copies to {URI}: waiting: for the last checkpoint" in done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith(HANGS)]
     assert line.endswith("it is given up - meks ckpt push JOB sends it")
     assert processes("checkpoint_sync", job.root) == []
@@ -233,7 +233,7 @@ def test_a_rank_that_waits_for_s3_is_not_ended(tmp_path):
     """The watcher leaves when it is told that the training is over, and the others hear of it."""
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as rank:
         words = [f"--rank={rank.pid}", "--node=0", "--nodes=2", f"--heartbeats={tmp_path}"]
-        words += ["--idle-seconds=1", "--round-seconds=0.1", "--watch=stop"]
+        words += ["--idle-seconds=1", "--round-seconds=0.1"]
         with subprocess.Popen(command("start.watch", *words)) as watcher:  # noqa: S603 -- as above
             until(lambda: gang.read(gang.path_of(tmp_path, 0)), "sign of life")
             watcher.terminate()

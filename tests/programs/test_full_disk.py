@@ -37,12 +37,6 @@ def broken(self, state, **words):
 DefaultStager.stage = broken
 """
 
-# A trainer that tries its last save again sooner than in life.
-IMPATIENT = """
-from megatron_eks.programs.trainer import checkpoint as trainer_checkpoint
-trainer_checkpoint._PAUSES_SECONDS = (0.1, 0.2)
-"""
-
 TRAIN = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
@@ -146,10 +140,10 @@ def test_a_full_disk_in_mid_run_costs_the_saves_alone(trained, mount):
 
 @pytest.mark.programs
 def test_last_save_that_fails_ends_the_run_with_its_cause(trained, mount):
-    """It is tried again; then the error names the cause, and what a restart takes."""
+    """The error names the cause, and what a restart takes."""
     run, _ = trained
     place = mount("full", int(1.7 * size_of(run)))
-    full = beginning_with(on(run, "last", place / "checkpoints"), IMPATIENT)
+    full = on(run, "last", place / "checkpoints")
     done = full.run(1)
     assert done.returncode != 0
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error train_fsdp: ")]

@@ -5,14 +5,12 @@ import pytest
 from megatron_eks.programs.start import nccl_log
 from tests.programs import nccl_logs as logs
 
-_FALLBACK = "run efa_check on this node: the pod lacks EFA devices, or libfabric lacks efa"
-_NO_PLUGIN = "install aws-ofi-nccl (AWS's EFA installer), and put its directory in LD_LIBRARY_PATH"
+_CHECK = "run efa_check on this node, which says what is missing"
+_INSTALL = "install it (AWS's EFA installer), and put its directory in LD_LIBRARY_PATH"
 
 
 def _judge(text: str, expected: int, seconds: float | None = None) -> tuple[str, str | None]:
-    state, finding = nccl_log.judge(
-        nccl_log.read(text), expected, gpu_direct=True, silent_seconds=seconds
-    )
+    state, finding = nccl_log.judge(text, expected, gpu_direct=True, silent_seconds=seconds)
     return state, None if finding is None else str(finding)
 
 
@@ -24,13 +22,10 @@ def _judge(text: str, expected: int, seconds: float | None = None) -> tuple[str,
         pytest.param(logs.P5, 32, id="p5"),
         pytest.param(logs.P5EN, 16, id="p5en"),
         pytest.param(logs.P5EN, 8, id="more than expected"),
-        pytest.param(logs.ONE_NODE, 0, id="one node"),
-        pytest.param(logs.NO_PLUGIN, 0, id="instances without EFA"),
-        pytest.param("", 0, id="no log and no EFA"),
     ],
 )
 def test_good_networks(text, expected):
-    """EFA with all interfaces, or no EFA where none is expected."""
+    """EFA with all interfaces."""
     assert _judge(text, expected, seconds=600) == ("good", None)
 
 
@@ -41,29 +36,19 @@ def test_good_networks(text, expected):
             logs.NO_DEVICES,
             (
                 "error NCCL's network: NCCL uses Socket, although aws-ofi-nccl 1.16.2 was loaded "
-                f"(NET/OFI No eligible providers were found) - {_FALLBACK}"
+                f"(NET/OFI No eligible providers were found) - {_CHECK}"
             ),
         ),
         (
             logs.NO_PLUGIN,
             (
                 "error NCCL's network: NCCL uses Socket, and aws-ofi-nccl was not loaded "
-                f"(NET/Plugin: Could not find: libnccl-net.so) - {_NO_PLUGIN}"
-            ),
-        ),
-        (
-            logs.NO_PLUGIN_OLD,
-            (
-                "error NCCL's network: NCCL uses Socket, and aws-ofi-nccl was not loaded "
-                f"(NET/Plugin: No plugin found (libnccl-net.so)) - {_NO_PLUGIN}"
+                f"(NET/Plugin: Could not find: libnccl-net.so) - {_INSTALL}"
             ),
         ),
         (
             logs.TCP_PROVIDER,
-            (
-                "error NCCL's network: libfabric uses its provider tcp instead of efa - use a "
-                "libfabric with the efa provider (AWS's EFA installer), and run efa_check"
-            ),
+            (f"error NCCL's network: libfabric uses its provider tcp instead of efa - {_CHECK}"),
         ),
         (
             logs.P5EN_PART,
@@ -76,7 +61,7 @@ def test_good_networks(text, expected):
             logs.P5 + logs.NO_DEVICES,
             (
                 "error NCCL's network: NCCL uses Socket, although aws-ofi-nccl 1.18.0 was loaded "
-                f"(NET/OFI No eligible providers were found) - {_FALLBACK}"
+                f"(NET/OFI No eligible providers were found) - {_CHECK}"
             ),
         ),
     ],
@@ -105,13 +90,11 @@ def test_silence_is_bad_in_the_end(text, found):
 
 def test_missing_gpu_direct_is_a_warning():
     """It is slower and it is EFA; where the instance has none, nothing is said."""
-    network = nccl_log.read(logs.NO_GPU_DIRECT)
-    state, finding = nccl_log.judge(network, 16, gpu_direct=True)
+    state, finding = nccl_log.judge(logs.NO_GPU_DIRECT, 16, gpu_direct=True)
     assert (state, finding is not None and finding.level) == ("good", "warning")
-    assert nccl_log.judge(network, 16, gpu_direct=False) == ("good", None)
+    assert nccl_log.judge(logs.NO_GPU_DIRECT, 16, gpu_direct=False) == ("good", None)
 
 
 def test_connections_settle_the_verdict():
     """Before the first of them GPUDirect RDMA is not known."""
-    assert nccl_log.is_settled(nccl_log.read(logs.P5))
-    assert not nccl_log.is_settled(nccl_log.read(logs.P5[: logs.P5.index("Channel")]))
+    assert _judge(logs.P5[: logs.P5.index("Channel")], 32) == ("waiting", None)

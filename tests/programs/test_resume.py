@@ -1,13 +1,9 @@
 """What a run starts from when its tracker file is bad, and how the ranks agree on it."""
 
-import time
-
 import pytest
 
 from tests.programs.megatron_files import (
     TRACKER,
-    errors,
-    megatrons_line,
     summary,
     write_checkpoint,
 )
@@ -79,30 +75,3 @@ def test_checkpoints_without_a_tracker_are_taken(job):
     assert summary(done.stdout)["start"] == str(job.save / "iter_0000500")
     assert (job.save / TRACKER).read_text() == "500"
     assert "- set to iter_0000500, the newest that can be loaded" in done.stderr
-
-
-def test_rank_1_waits_for_rank_0(job):
-    """Rank 1 sees the torn tracker, changes nothing, and starts when rank 0 has repaired it."""
-    write_checkpoint(job.save, 500)
-    (job.save / TRACKER).write_text("")
-    environment = job.environment(RANK="1", LOCAL_RANK="1", WORLD_SIZE="2")
-    second = job.popen(environment=environment)
-    time.sleep(1.0)
-    assert second.poll() is None
-    assert (job.save / TRACKER).read_text() == ""
-    first = job.popen(environment=job.environment(WORLD_SIZE="2"))
-    for process in (first, second):
-        out, err = process.communicate(timeout=30)
-        assert (process.returncode, errors(err)) == (0, [])
-        assert megatrons_line(out)["words"] == job.words()
-
-
-def test_rank_1_does_not_wait_for_ever(job):
-    """Without rank 0 the deadline ends the wait, and says where to look."""
-    job.save.mkdir()
-    (job.save / TRACKER).write_text("")
-    environment = job.environment(RANK="8", LOCAL_RANK="0", WORLD_SIZE="16")
-    done = job.run(own=["--wait-seconds", "0.6"], environment=environment)
-    assert done.returncode == 4
-    assert "and rank 0 did not repair it in 1 s - read the messages of rank 0" in done.stderr
-    assert (job.save / TRACKER).read_text() == ""

@@ -88,7 +88,7 @@ def test_whole_job_file_passes(tmp_path):
         ),
         (
             changed("training", learning_rate=True),
-            "error training.learning_rate: True - use a number from 0",
+            "error training.learning_rate: True - use a number above 0",
         ),
         (
             changed("training", precision="fp8"),

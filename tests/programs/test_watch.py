@@ -187,22 +187,14 @@ def test_a_silent_node_is_lost(rank, watched, tmp_path):
     assert findings[0].startswith("error node 1: it is silent for 20 rounds - ")
 
 
-@pytest.mark.parametrize("mode", ["stop", "warn"])
-def test_tcp_instead_of_efa_ends_the_rank(rank, watched, tmp_path, mode):
-    """The log is found by the rank's process number; with `warn` it is only told."""
+def test_tcp_instead_of_efa_ends_the_rank(rank, watched, tmp_path):
+    """The log is found by the rank's process number."""
     process = rank(_COMPUTES)
     (tmp_path / f"node-0.{process.pid}.log").write_text(logs.NO_DEVICES)
-    pattern = f"{tmp_path}/%h.%p.log"
-    options = ("--expect-efa=4", f"--watch={mode}")
-    watcher = watched(process, *options, NCCL_DEBUG_FILE=pattern)
-    if mode == "stop":
-        code, findings = _ended(watcher)
-        assert (code, process.wait(timeout=60)) == (watch.EXIT_NETWORK, -signal.SIGKILL)
-        assert "NCCL uses Socket" in findings[0]
-        return
-    assert watcher.stderr is not None
-    assert watcher.stderr.readline().startswith("warning NCCL's network: NCCL uses Socket")
-    assert process.poll() is None
+    watcher = watched(process, "--expect-efa=4", NCCL_DEBUG_FILE=f"{tmp_path}/%h.%p.log")
+    code, findings = _ended(watcher)
+    assert (code, process.wait(timeout=60)) == (watch.EXIT_NETWORK, -signal.SIGKILL)
+    assert "NCCL uses Socket" in findings[0]
 
 
 def test_a_log_of_an_earlier_start_is_not_read(rank, watched, tmp_path):

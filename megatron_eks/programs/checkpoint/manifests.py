@@ -134,7 +134,6 @@ def differing(
     *,
     threads: int,
     deadline: float | None = None,
-    only: Callable[[FileEntry], bool] = lambda _: True,
 ) -> list[str]:
     """Return the files of a manifest that a directory lacks or holds with other content.
 
@@ -152,7 +151,7 @@ def differing(
         same = s3_store.checksum(path, file.part_bytes) == file.checksum
         return None if same else file.path
 
-    found = in_threads(threads, differs, [file for file in manifest.files if only(file)])
+    found = in_threads(threads, differs, manifest.files)
     changed = [path for path in found if path is not None]
     if late and not changed:
         raise OutOfTimeError

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from megatron_eks.programs.checkpoint import manifest_format, manifests, saved_tensors
-from megatron_eks.programs.checkpoint.manifest_format import BadManifestError, FileEntry, Manifest
+from megatron_eks.programs.checkpoint.manifest_format import BadManifestError, Manifest
 from megatron_eks.programs.checkpoint.manifests import OutOfTimeError
 from megatron_eks.programs.checkpoint.saved_tensors import RANK_FILE, BadFileError
 
@@ -72,12 +72,10 @@ def by_bytes(
     *,
     threads: int = THREADS,
     deadline: float | None = None,
-    only: Callable[[FileEntry], bool] = lambda _: True,
 ) -> State:
     """Judge by every byte: against the manifest, else by the checksums that torch writes.
 
-    Where the monotonic clock reaches the deadline first, it is judged by sizes, and says so. With
-    `only` others read the other files of the manifest.
+    Where the monotonic clock reaches the deadline first, it is judged by sizes, and says so.
     """
     state = by_sizes(directory, ckpt_format)
     if not state.loadable:
@@ -90,9 +88,7 @@ def by_bytes(
         if (directory / saved_tensors.METADATA).is_file():
             # A manifest tells that nothing was changed, and not who wrote it.
             saved_tensors.items(directory)
-        changed = manifests.differing(
-            manifest, directory, threads=threads, deadline=deadline, only=only
-        )
+        changed = manifests.differing(manifest, directory, threads=threads, deadline=deadline)
     except OutOfTimeError:
         return State(state.kind, "its bytes were not all compared: that would have taken too long")
     except (BadManifestError, BadFileError, OSError) as problem:

@@ -1,17 +1,15 @@
 """The steps that a program writes to TensorBoard's event files, as they come.
 
-A file is a row of TFRecords: length, its checksum, an Event, its checksum. Of an Event's Summary
-scalars are read whose names stand in _TAGS. Sources: tensorflow/core/lib/io/record_writer.h;
-tensorboard/compat/proto/{event,summary,tensor}.proto; torch/utils/tensorboard/summary.py.
+They are read by TensorBoard's own loader, which an image that writes them has: torch's
+SummaryWriter asks for it. Scalars are told whose names stand in _TAGS.
 """
 
-import os
-import struct
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from megatron_eks.programs.exporter.steps_file import step_of
 from megatron_eks.programs.run_log import Step
@@ -39,22 +37,21 @@ _TAGS = {
 }
 # Some programs write a file for each rank, or one for evaluations; none deeper than this.
 _FILES, _DEPTH, _ROUNDS = 4, 4, 6
-# Images, graphs and histograms are longer than scalars, and passed over.
-_LONGEST = 1024
-_HEAD, _FLOAT, _DOUBLE = struct.Struct("<Q4s"), struct.Struct("<f"), struct.Struct("<d")
-_CHECKSUM_BYTES = 4
-# Sizes of the kinds of fields that have one (Protocol Buffers, "Encoding").
-_SIZES = {1: 8, 5: 4}
 
 
 @dataclass
 class _File:
-    """What was read of one: up to where, and its newest step."""
+    """What was read of one, and its newest step."""
 
-    place: int = 0
+    loader: Any
     step: int = -1
     at: float = 0.0
     values: dict[str, float] = field(default_factory=dict)
+
+
+def of(folder: str | None, since: float, gpus: int) -> "EventFiles | None":
+    """Return the files of a folder; None without one, or where the image has no TensorBoard."""
+    return EventFiles(Path(folder), since, gpus) if folder and find_spec("tensorboard") else None
 
 
 class EventFiles:
@@ -68,10 +65,10 @@ class EventFiles:
     def new(self) -> Iterator[tuple[Step, float | None, float]]:
         """Yield new steps: what is told of each, its wait for data, its time. Raises OSError."""
         if self._rounds % _ROUNDS == 0:
-            self._files = {path: self._files.get(path, _File()) for path in self._newest()}
+            self._files = {path: self._files.get(path) or _open(path) for path in self._newest()}
         self._rounds += 1
-        for path, file in self._files.items():
-            for _ in _read(path, file):
+        for file in self._files.values():
+            for _ in _read(file):
                 told = {"step": file.step, **file.values}
                 waited, rate = told.pop("data_seconds", None), told.pop("gpu_tokens", None)
                 told |= {} if rate is None else {"tokens_per_second": rate * self._gpus}
@@ -88,107 +85,39 @@ class EventFiles:
         return [path for _, path in sorted(found, reverse=True)[:_FILES]]
 
 
-def _read(path: Path, file: _File) -> Iterator[None]:
-    """Read on, and stop at each step when all of it is known.
+def _open(path: Path) -> _File:
+    from tensorboard.backend.event_processing import event_file_loader  # noqa: PLC0415 -- takes seconds
 
-    A last record that is not whole, or not what its checksum says, is read again next time.
-    """
+    return _File(event_file_loader.LegacyEventFileLoader(str(path)))
+
+
+def _read(file: _File) -> Iterator[None]:
+    """Read on, and stop at each step when all of it is known."""
     is_new = False
-    with path.open("rb") as stream:
-        size = os.fstat(stream.fileno()).st_size
-        while file.place + _HEAD.size <= size:
-            stream.seek(file.place)
-            head = stream.read(_HEAD.size)
-            length, checksum = _HEAD.unpack(head)
-            end = file.place + _HEAD.size + length + _CHECKSUM_BYTES
-            if masked_crc(head[:-_CHECKSUM_BYTES]) != checksum or end > size:
-                break
-            data = stream.read(length) if length <= _LONGEST else b""
-            if data and masked_crc(data) != stream.read(_CHECKSUM_BYTES):
-                break
-            file.place = end
-            step, at, values = _event(data)
-            if values and step != file.step:
-                if is_new:
-                    yield
-                if step > file.step >= 0 and (took := at - file.at) > 0:
-                    values = {"seconds": took / (step - file.step), **values}
-                file.step, file.at, file.values = step, at, {}
-            file.values |= values
-            is_new = is_new or bool(values)
+    for event in file.loader.Load():
+        values = _values(event)
+        if values and event.step != file.step:
+            if is_new:
+                yield
+            if event.step > file.step >= 0 and (took := event.wall_time - file.at) > 0:
+                values = {"seconds": took / (event.step - file.step), **values}
+            file.step, file.at, file.values = event.step, event.wall_time, {}
+        file.values |= values
+        is_new = is_new or bool(values)
     if is_new:
         yield
 
 
-def _event(data: bytes) -> tuple[int, float, dict[str, float]]:
-    """Return step, time and known scalars of an Event; none of one that cannot be read."""
-    step, at, values = 0, 0.0, dict[str, float]()
-    with suppress(LookupError, struct.error):
-        for name, count, part in _fields(data, "wall_time step . . summary"):
-            if name == "wall_time":
-                (at,) = _DOUBLE.unpack(part)
-            elif name == "step":
-                step = count
-            else:
-                for _, _, value in _fields(part, "value"):
-                    values |= _scalar(value)
-    return step, at, values
+def _values(event: Any) -> dict[str, float]:  # noqa: ANN401 -- TensorBoard ships no types
+    """Return the scalars of an event that are known."""
+    from tensorboard.util.tensor_util import make_ndarray  # noqa: PLC0415 -- as above
 
-
-def _scalar(data: bytes) -> dict[str, float]:
-    """Return the value of a Summary.Value by its name; nothing if its name is none of _TAGS."""
-    told, scale = "", 1.0
-    for name, _, part in _fields(data, "tag simple_value . . . . . tensor"):
-        if name == "tag":
-            told, scale = _TAGS.get(part.decode(errors="replace").lower(), ("", 0.0))
-        elif told and name == "simple_value":
-            return {told: _FLOAT.unpack(part)[0] * scale}
-        elif told:
+    found = {}
+    for each in event.summary.value:
+        name, scale = _TAGS.get(each.tag.lower(), ("", 0.0))
+        if name and each.HasField("tensor"):
             # TensorFlow 2 and torch's new style: a tensor of one number.
-            for _, _, each in _fields(part, ". . . tensor_content float_val double_val"):
-                form = _DOUBLE if len(each) == _DOUBLE.size else _FLOAT
-                return {told: form.unpack(each)[0] * scale}
-    return {}
-
-
-def _fields(data: bytes, names: str) -> Iterator[tuple[str, int, bytes]]:
-    """Yield the fields of a message that have a name, each with its number or its bytes.
-
-    Raises LookupError where the message is none.
-    """
-    known, place = dict(enumerate(names.split(), 1)), 0
-    while place < len(data):
-        key, place = _varint(data, place)
-        count = size = _SIZES.get(key & 7, 0)
-        if not count:
-            count, place = _varint(data, place)
-            size = count if key & 2 else 0
-        if (name := known.get(key >> 3, ".")) != ".":
-            yield name, count, data[place : place + size]
-        place += size
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while data[place] & 128:
-        value |= (data[place] & 127) << shift
-        place, shift = place + 1, shift + 7
-    return value | data[place] << shift, place + 1
-
-
-def masked_crc(data: bytes) -> bytes:
-    """Return a record's checksum: CRC-32C, turned and shifted."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = _CRC[(crc ^ byte) & 255] ^ crc >> 8
-    crc ^= 0xFFFFFFFF
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF).to_bytes(4, "little")
-
-
-def _remainder(value: int) -> int:
-    for _ in range(8):
-        value = value >> 1 ^ (value & 1) * 0x82F63B78
-    return value
-
-
-_CRC = [_remainder(value) for value in range(256)]
+            found[name] = float(make_ndarray(each.tensor).item()) * scale
+        elif name:
+            found[name] = each.simple_value * scale
+    return found

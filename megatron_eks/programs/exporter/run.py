@@ -21,7 +21,7 @@ from pathlib import Path
 
 from megatron_eks.programs import program, run_log
 from megatron_eks.programs.checks.efa_system import System
-from megatron_eks.programs.exporter.event_files import FLUSH_SECONDS, EventFiles
+from megatron_eks.programs.exporter import event_files
 from megatron_eks.programs.exporter.plan import VARIABLE, Plan
 from megatron_eks.programs.exporter.series import EFA_COUNTERS, text_of
 from megatron_eks.programs.exporter.server import serve
@@ -73,7 +73,7 @@ class Exporter:
         self._own_until = 0.0
         self._began = self._scraped_at = clock()
         events = plan.event_files if not node else None
-        self._events = EventFiles(Path(events), self._began, plan.gpus or 1) if events else None
+        self._events = event_files.of(events, self._began, plan.gpus or 1)
         self._written: Step | None = None
         # Whether the newest step is known from an event file.
         self._is_written = False
@@ -274,7 +274,7 @@ class Exporter:
         gaps = [after - before for before, after in pairwise(tuple(self._seen))]
         usual = statistics.median(gaps) if gaps else 0.0
         planned = self._plan.log_interval * (self._plan.step_seconds or 0.0)
-        late = FLUSH_SECONDS if self._is_written else 0.0
+        late = event_files.FLUSH_SECONDS if self._is_written else 0.0
         return run_log.longest_silence(max(usual, planned)) + late
 
     def _efa(self) -> Iterator[tuple[str, str, float]]:

@@ -134,22 +134,18 @@ def _data(data: Mapping[str, Any]) -> Values:
 
 
 def _set(config: Config, name: str, value: object) -> Iterator[Finding]:
-    *path, last = name.split(".")
-    place = config
-    for depth, part in enumerate(path, 1):
-        if part not in _fields(place):
-            yield _unknown(".".join(path[:depth]), part, _fields(place))
-            return
-        place = getattr(place, part)
+    place, now, parts = None, config, name.split(".")
+    for depth, part in enumerate(parts, 1):
+        place = now
         if place is None:
-            found = f"{'.'.join(path[:depth])} is not used by this recipe"
+            found = f"{'.'.join(parts[: depth - 1])} is not used by this recipe"
             yield usage_error(name, found, "remove the override")
             return
-    if last not in _fields(place):
-        yield _unknown(name, last, _fields(place))
-        return
-    now = getattr(place, last)
-    kinds = _enumerations(place, last)
+        if part not in _fields(place):
+            yield _unknown(".".join(parts[:depth]), part, _fields(place))
+            return
+        now = getattr(place, part)
+    kinds = _enumerations(place, parts[-1])
     if kinds and isinstance(value, str):
         members = {name: member for kind in kinds for name, member in kind.__members__.items()}
         if value not in members:
@@ -161,7 +157,7 @@ def _set(config: Config, name: str, value: object) -> Iterator[Finding]:
         found = f"{value!r} is {type(value).__name__}, and the recipe has {now!r}"
         yield usage_error(name, found, f"write a value of type {type(now).__name__}")
         return
-    setattr(place, last, value)
+    setattr(place, parts[-1], value)
 
 
 def _enumerations(place: object, name: str) -> list[type[enum.Enum]]:
@@ -183,17 +179,11 @@ def _fields(place: object) -> set[str]:
 
 def _fits(now: object, value: object) -> bool:
     """Tell whether a value is of the kind that is there; None tells no kind."""
-    if now is None or value is None:
+    if value is None or not isinstance(now, int | float | str | enum.Enum):
         return True
     if isinstance(now, bool) or isinstance(value, bool):
-        return isinstance(now, bool) and isinstance(value, bool)
-    if isinstance(now, int):
-        return isinstance(value, int)
-    if isinstance(now, float):
-        return isinstance(value, int | float)
-    if isinstance(now, str | enum.Enum):
-        return isinstance(value, type(now))
-    return True
+        return type(now) is type(value)
+    return isinstance(value, int | float if isinstance(now, float) else type(now))
 
 
 def _unknown(place: str, name: str, known: set[str]) -> Finding:

@@ -3,16 +3,13 @@
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from megatron_eks.programs import program
 
-_FIRST_PAUSE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 300.0
-# What ran for so long has not died of how it was started.
-_SETTLED_SECONDS = 600.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 300.0
 
 
 class Companion:
@@ -46,25 +43,17 @@ class Companion:
     def _keep(self) -> None:
         pause = _FIRST_PAUSE_SECONDS
         while not self._ending.is_set():
-            begun = time.monotonic()
             how = ended(self.process.wait())
-            if time.monotonic() - begun > _SETTLED_SECONDS:
-                pause = _FIRST_PAUSE_SECONDS
-            while not self._ending.is_set():
-                program.say(
-                    f"{self.name}: failing: its program {how} - training goes on, it starts again "
-                    f"in {pause:.0f} s"
-                )
-                self._ending.wait(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-                with self._changing:
-                    if self._ending.is_set():
-                        return
-                    try:
+            if not self._ending.is_set():
+                again = f"training goes on, it starts again in {pause:.0f} s"
+                program.say(f"{self.name}: failing: its program {how} - {again}")
+            self._ending.wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            with self._changing:
+                if not self._ending.is_set():
+                    # Where the system has no room for a process, the next round tries again.
+                    with suppress(OSError):
                         self.process = self._start()
-                        break
-                    except OSError as problem:
-                        how = f"cannot be started ({problem.strerror})"
 
 
 def ended(code: int) -> str:

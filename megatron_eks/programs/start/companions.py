@@ -17,19 +17,14 @@ from megatron_eks.programs.checkpoint.copies import Copies as State
 from megatron_eks.programs.program import Finding, Report, error, usage_error, warning
 from megatron_eks.programs.start import guard
 from megatron_eks.programs.start.companion import Companion, ended
-from megatron_eks.programs.start.rank_processes import Progress, cpu_seconds, wants_cpu
+from megatron_eks.programs.start.rank_processes import Progress, cpu_seconds
 
 _SYNC = (sys.executable, "-m", "megatron_eks.programs.checkpoint_sync")
 _RETENTION = (sys.executable, "-m", "megatron_eks.programs.checkpoint.retention")
 
 _CHECK_SECONDS = 30.0
-# A role's rights reach all of S3 within seconds of being given.
-_SPREAD_SECONDS = 5.0
-
 # Hashing and sending 100 MB/s take several percent of a core, a request that is not answered none.
 _STALLED_SECONDS = 120.0
-_TELL_SECONDS = 30.0
-_LAST_ATTEMPTS = 2
 _FINDING = re.compile(r"(error|warning) (.*?): (.*) - (.*)", re.DOTALL)
 
 
@@ -55,32 +50,21 @@ class Copies:
         """
         # A rank that waits computes nothing, and is not to be ended for it.
         guard.leave()
-        moving = _Moving(self._uri)
-        code = moving.wait(self._watcher.end())
-        why = ""
-        for _ in range(_LAST_ATTEMPTS):
-            # It ends with 0 where all is there; by a signal, or before it watched, it did not try.
-            if code in {0, None} or not self._has_checkpoints():
-                break
-            try:
-                last = subprocess.Popen(  # noqa: S603 -- as above
-                    self._push, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-                )
-            except OSError as problem:
-                why = str(problem)
-                break
-            code = moving.wait(last)
+        State(self._uri, "waiting", "for the last checkpoint").say()
+        code, why = _wait(self._watcher.end()), ""
+        # It ends with 0 where all is there; by a signal, or before it watched, it did not try.
+        if code and self._has_checkpoints():
+            last = subprocess.Popen(  # noqa: S603 -- as above
+                self._push, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+            )
+            code = _wait(last)
             why = _reason(last) if code else ""
         if code == 0 or not self._has_checkpoints():
             state = State(self._uri, "whole", "all that was saved last is there")
         else:
             found = why or f"nothing has moved for {_STALLED_SECONDS:.0f} s, so it is given up"
-            state = State(
-                self._uri,
-                "missing",
-                f"the last checkpoint is in {self._save} alone: {found} - meks ckpt push JOB "
-                "sends it",
-            )
+            text = f"the last checkpoint is in {self._save} alone: {found}"
+            state = State(self._uri, "missing", f"{text} - meks ckpt push JOB sends it")
             state.last_word()
         state.say()
         return state
@@ -140,32 +124,16 @@ def start(save: Path, uri: str | None, keep_last: int, ckpt_format: str, report:
     return beside
 
 
-class _Moving:
-    """Waits for programs as long as they do something, and says so."""
-
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
-        self._begun = time.monotonic()
-        self._told = -_TELL_SECONDS
-
-    def wait(self, process: "subprocess.Popen[bytes]") -> int | None:
-        """Return the exit code; None if it had to be given up."""
-        progress = Progress(_STALLED_SECONDS)
-        while True:
-            now = time.monotonic()
-            if now - self._told >= _TELL_SECONDS:
-                self._told = now
-                waited = f"{now - self._begun:.0f} s for the last checkpoint"
-                State(self._uri, "waiting", waited).say()
-            with suppress(subprocess.TimeoutExpired):
-                return process.wait(1.0)
-            if wants_cpu(process.pid):
-                # It runs at low priority: on a busy node it waits for a core, not for S3.
-                progress = Progress(_STALLED_SECONDS)
-            used = cpu_seconds(process.pid)
-            if used is not None and progress.is_blocked(process.pid, used, now):
-                process.kill()
-                return None
+def _wait(process: "subprocess.Popen[bytes]") -> int | None:
+    """Wait for a program as long as it does something; None if it had to be given up."""
+    progress = Progress(_STALLED_SECONDS)
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(1.0)
+        used = cpu_seconds(process.pid)
+        if used is not None and progress.is_blocked(process.pid, used, time.monotonic()):
+            process.kill()
+            return None
 
 
 def check_copies(save: Path, uri: str | None) -> Iterator[Finding]:
@@ -177,9 +145,6 @@ def check_copies(save: Path, uri: str | None) -> Iterator[Finding]:
     if uri is None:
         return
     found = _ask(save, uri)
-    if found is not None and found.level == "error" and not found.usage:
-        time.sleep(_SPREAD_SECONDS)
-        found = _ask(save, uri)
     if found is None:
         return
     begun = save.is_dir() and bool(checkpoints.iterations(save))

@@ -34,9 +34,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     hearts = "on shared storage, by which nodes notice that another one was lost; without it the "
     hearts += "collectives' timeout has to end them"
     add("--heartbeats", type=Path, metavar="DIR", help=hearts)
-    ends = "ranks with a wrong network, a lost node or no progress end (default), go on after a "
-    ends += "warning, or nobody looks (see watch.py)"
-    add("--watch", choices=("stop", "warn", "off"), default="stop", help=ends)
+    ends = "whether ranks with a wrong network, a lost node or no progress end (see watch.py)"
+    add("--watch", choices=("stop", "off"), default="stop", help=ends)
 
 
 def check_efa(options: argparse.Namespace, system: System) -> Iterator[Finding]:
@@ -54,9 +53,8 @@ def check_efa(options: argparse.Namespace, system: System) -> Iterator[Finding]:
         return
     usable = sum(device.usable for device in system.devices())
     if usable < expected:
-        level = warning if options.watch == "warn" else error
         found = f"{usable} are usable in this pod, {expected} expected"
-        yield level("EFA devices", found, "run efa_check on this node, which says why")
+        yield error("EFA devices", found, "run efa_check on this node, which says why")
 
 
 def start(
@@ -78,7 +76,6 @@ def start(
         # For the other nodes a watcher that died and was started again is the same one.
         f"--start={uuid.uuid4().hex}",
         f"--expect-efa={options.expect_efa}",
-        f"--watch={options.watch}",
         f"--start-seconds={seconds}",
         f"--idle-seconds={seconds + _MARGIN_SECONDS}",
     ]

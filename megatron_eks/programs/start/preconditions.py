@@ -189,18 +189,6 @@ def _point(load: Path, choice: Choice, *, own: bool) -> Iterator[Finding]:
     yield warning(file, found, f"set to {choice.takes.name}, the newest that can be loaded")
 
 
-def wait_for_repair(root: Path, ckpt_format: str, seconds: float) -> Iterator[Finding]:
-    """Wait until rank 0 has repaired the tracker; the file's state is the only signal."""
-    deadline = time.monotonic() + seconds
-    while not (tracker := checkpoints.read_tracker(root, ckpt_format)).usable:
-        if time.monotonic() > deadline:
-            found = f"{_describe(tracker)}, and rank 0 did not repair it in {seconds:.0f} s"
-            remedy = "read the messages of rank 0"
-            yield error(root / checkpoints.TRACKER, found, remedy)
-            return
-        time.sleep(_POLL_SECONDS)
-
-
 def check_base(
     pretrained: Path | None, ckpt_format: str, facts: dict[str, object], deadline: float
 ) -> Iterator[Finding]:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PARENT, _USER, _SYSTEM, _STARTED, _EXIT_CODE = 1, 11, 12, 19, 49
-_DUMP_SECONDS = 0.5
 # What torch's own threads use in a process that waits is a tenth of this.
 _LEAST_CPU = 0.01
 
@@ -72,12 +71,6 @@ def cpu_seconds(pid: int) -> float | None:
     return (int(fields[_USER]) + int(fields[_SYSTEM])) / _TICKS if fields else None
 
 
-def wants_cpu(pid: int) -> bool:
-    """Tell whether a thread of a process computes, or would if the node had a core for it."""
-    states = (_stat(pid, thread.name)[:1] for thread in Path(f"/proc/{pid}/task").glob("*"))
-    return ["R"] in states
-
-
 def started(pid: int) -> float | None:
     """Return when a process started, in seconds of the system's clock; None if it is gone."""
     fields = _stat(pid)
@@ -88,30 +81,20 @@ def started(pid: int) -> float | None:
 
 
 def end(pids: list[int]) -> None:
-    """Kill ranks, after the stacks of those that can show them.
+    """Kill ranks.
 
-    Not by SIGTERM: a rank may answer that with a checkpoint and exit code 0, and the job would
-    count as done.
+    Not by a signal that a rank may answer with a checkpoint and exit code 0: the job would count as
+    done.
     """
-    shown = [pid for pid in pids if _catches(pid, signal.SIGUSR1)]
-    for pid in shown:
-        _send(pid, signal.SIGUSR1)
-    if shown:
-        time.sleep(_DUMP_SECONDS)
     for pid in pids:
-        _send(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
-def _send(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
-
-
-def _stat(pid: int, thread: str | None = None) -> list[str]:
+def _stat(pid: int) -> list[str]:
     """Return the fields from the third, the state, on; the second may hold spaces."""
-    path = Path(f"/proc/{pid}") / (f"task/{thread}" if thread else "") / "stat"
     try:
-        return path.read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return []
 
@@ -142,12 +125,3 @@ def _is_rank(path: Path) -> bool:
     except OSError:
         return False
     return any(variable.startswith(b"LOCAL_RANK=") for variable in variables)
-
-
-def _catches(pid: int, number: signal.Signals) -> bool:
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return False
-    masks = [int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:")]
-    return any(mask >> (number - 1) & 1 for mask in masks)

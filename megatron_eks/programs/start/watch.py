@@ -23,7 +23,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from megatron_eks.programs import program
@@ -63,14 +63,15 @@ class NetworkWatch:
         for rank in ranks:
             if rank in self._settled:
                 continue
-            network = nccl_log.read(self._text(rank))
-            direct = self._options.expect_gpu_direct
             state, finding = nccl_log.judge(
-                network, self._options.expect_efa, gpu_direct=direct, silent_seconds=over
+                self._text(rank),
+                self._options.expect_efa,
+                gpu_direct=self._options.expect_gpu_direct,
+                silent_seconds=over,
             )
             if state == "bad":
                 return finding
-            if state == "good" and (nccl_log.is_settled(network) or over is not None):
+            if state == "good":
                 self._settled.add(rank)
                 if finding is not None and not self._said:
                     self._said = True
@@ -142,43 +143,37 @@ class Watch:
     def run(self) -> tuple[int, Finding | None]:
         """Watch until the ranks end, or have to; return an exit code, and why."""
         try:
-            return self._run()
+            while not self._rank.wait(self._options.round_seconds):
+                code, finding = self._look()
+                if finding is None:
+                    continue
+                # At once, so that all nodes end at the same time.
+                self._leave("failed")
+                if code == EXIT_PEER_LOST:
+                    self._rank.wait(self._options.grace_seconds)
+                end(self._rank.siblings())
+                return code, finding
+            status = self._rank.exit_code()
+            self._leave("ended" if status is None else "failed" if status else "finished")
         except KeyboardInterrupt:
             self._leave("finished")
-            return 0, None
-
-    def _run(self) -> tuple[int, Finding | None]:
-        said: set[int] = set()
-        while not self._rank.wait(self._options.round_seconds):
-            for code, finding in self._look():
-                if self._options.watch != "warn":
-                    # At once, so that all nodes end at the same time.
-                    self._leave("failed")
-                    if code == EXIT_PEER_LOST:
-                        self._rank.wait(self._options.grace_seconds)
-                    end(self._rank.siblings())
-                    return code, finding
-                if code not in said:
-                    said.add(code)
-                    program.say(str(warning(finding.subject, finding.found, finding.remedy)))
-        status = self._rank.exit_code()
-        self._leave("ended" if status is None else "failed" if status else "finished")
         return 0, None
 
-    def _look(self) -> Iterator[tuple[int, Finding]]:
+    def _look(self) -> tuple[int, Finding | None]:
         # First, because the others wait for this node's sign of life.
         if self._gang is not None and (finding := self._gang.look()):
-            yield EXIT_PEER_LOST, finding
+            return EXIT_PEER_LOST, finding
         ranks = self._rank.siblings()
         if finding := self._network.look(ranks):
-            yield EXIT_NETWORK, finding
+            return EXIT_NETWORK, finding
         now = time.monotonic()
         for rank in ranks:
             used = cpu_seconds(rank)
             if used is not None and self._progress.is_blocked(rank, used, now):
                 found = f"it used no CPU time for {self._options.idle_seconds:.0f} s"
                 remedy = "all ranks start again; look at the node if it happens again"
-                yield EXIT_BLOCKED, error(f"process {rank}", found, remedy)
+                return EXIT_BLOCKED, error(f"process {rank}", found, remedy)
+        return 0, None
 
     def _leave(self, state: gang.State) -> None:
         if self._gang is not None:

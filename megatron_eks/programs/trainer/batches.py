@@ -1,9 +1,7 @@
 """What a rank trains on: batches of its samples, made ahead, each with the state after it."""
 
-import contextlib
-import queue
-import threading
-import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,6 @@ from megatron_eks.programs.trainer.text import STREAMS, TextSamples
 from megatron_eks.programs.trainer.tokenizer import BadTokenizerError, Tokenizer
 
 _VALIDATION_SEQUENCES = 64
-_LOOK_SECONDS = 0.05
-# A read from the network may hang.
-_PATIENCE_SECONDS = 30
 
 Samples = IndexedSamples | TextSamples
 
@@ -80,13 +75,8 @@ class Batches:
         if isinstance(samples, TextSamples):
             turns = range(rank, STREAMS * ranks, ranks)
             samples.expect({number % STREAMS for number in turns})
-        self._ready: queue.Queue[Batch | Exception] | None = None
-        self._thread: threading.Thread | None = None
-        self._closed = False
-        if ahead:
-            self._ready = queue.Queue(ahead)
-            self._thread = threading.Thread(target=self._fill, args=(self._ready,), daemon=True)
-            self._thread.start()
+        self._maker = ThreadPoolExecutor(1)
+        self._ready = deque(self._maker.submit(self._make) for _ in range(ahead))
 
     def close(self) -> None:
         """End the thread that makes batches ahead.
@@ -94,30 +84,12 @@ class Batches:
         A thread that is inside PyTorch when Python ends takes the process down with SIGABRT, and a
         job that is done would count as failed.
         """
-        self._closed = True
-        if self._thread is None or self._ready is None:
-            return
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while self._thread.is_alive() and time.monotonic() < deadline:
-            # It may wait for room.
-            with contextlib.suppress(queue.Empty):
-                self._ready.get(timeout=_LOOK_SECONDS)
+        self._maker.shutdown(cancel_futures=True)
 
     def next(self) -> Batch:
         """Return the next batch; raises what reading and tokenizing raise."""
-        if self._ready is None:
-            return self._make()
-        batch = self._ready.get()
-        if isinstance(batch, Exception):
-            raise batch
-        return batch
-
-    def _fill(self, ready: "queue.Queue[Batch | Exception]") -> None:
-        try:
-            while not self._closed:
-                ready.put(self._make())
-        except Exception as problem:  # noqa: BLE001 -- raised again where the batch is asked for
-            ready.put(problem)
+        self._ready.append(self._maker.submit(self._make))
+        return self._ready.popleft().result()
 
     def _make(self) -> Batch:
         numbers = rank_samples(self._consumed, self._per_rank, self._rank, self._ranks)

@@ -7,11 +7,11 @@ older ones go last.
 """
 
 import json
-import re
 import shutil
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,12 @@ from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
 from megatron_eks.programs.checkpoint import checkpoints, disk, manifests, retention, whole
-from megatron_eks.programs.checkpoint.manifest_format import FileEntry, Manifest
+from megatron_eks.programs.checkpoint.manifest_format import Manifest
 from megatron_eks.programs.checkpoint.whole import State
-from megatron_eks.programs.trainer.storage import Planner, Reader, Writer, take_sums
+from megatron_eks.programs.trainer.storage import Planner, Writer, take_sums
 
 _ASIDE = ".saving-"
 _FORMAT = whole.DEFAULT_FORMAT
-_RANKS_FILE = re.compile(r"__(\d+)_")
-# Before the last save of a run is tried again: somebody may have made room.
-_PAUSES_SECONDS = (5.0, 20.0)
 _LONGEST = 500
 
 
@@ -39,7 +36,7 @@ class LostCheckpointsError(Exception):
     """Checkpoints are there, and none of them can be loaded."""
 
 
-class NotSavedError(Exception):
+class NotSavedError(OSError):
     """What a run ends with could not be saved."""
 
 
@@ -72,18 +69,13 @@ class Checkpointer:
         self._at_end = False
         self._why = ""
 
-    def resume(self) -> dict[str, Any] | None:
+    def resume(self, deadline: float) -> dict[str, Any] | None:
         """Load what a start resumes from, if there is a checkpoint; return the trainer's state.
 
+        The first rank reads every byte of it before, until the deadline of the monotonic clock.
         Raises LostCheckpointsError on all ranks, and ValueError for a file that would run code.
         """
-        choice: list[str | None] = [None, None]
-        if self._rank == 0:
-            choice[:] = self._choose()
-            self._share_out(None)
-        else:
-            while (name := self._share_out(None)) is not None:
-                self._gather(name)
+        choice = self._choose(deadline) if self._rank == 0 else [None, None]
         dist.broadcast_object_list(choice, src=0, group=self._group)
         chosen, lost = choice
         if lost is not None:
@@ -93,12 +85,8 @@ class Checkpointer:
         directory = self.root / chosen
         state = self._state()
         try:
-            dcp.load(
-                state,
-                storage_reader=Reader(directory),
-                planner=Planner(),
-                process_group=self._group,
-            )
+            reader = dcp.FileSystemReader(directory)
+            dcp.load(state, storage_reader=reader, planner=Planner(), process_group=self._group)
         except dcp.api.CheckpointException as problem:
             found = next(iter(problem.failures.values()))[0]
             remedy = "see whether it is of this model; resume from another one (meks ckpt ls)"
@@ -143,13 +131,10 @@ class Checkpointer:
         return self.finish() if wait else True
 
     def save_last(self, step: int, trainer: dict[str, Any]) -> None:
-        """Save what the run ends with, again if that fails. Raises NotSavedError."""
+        """Save what the run ends with. Raises NotSavedError."""
         self._at_end = True
-        for pause in (*_PAUSES_SECONDS, None):
-            if self.save(step, trainer, wait=True):
-                return
-            if pause is not None:
-                time.sleep(pause)
+        if self.save(step, trainer, wait=True):
+            return
         last = checkpoints.read_tracker(self.root, _FORMAT).checkpoint
         other = f"the last whole one is {last.name}" if last else "no other is whole"
         found, _, remedy = self._why.partition("; ")
@@ -207,21 +192,21 @@ class Checkpointer:
         model, optimizer = get_state_dict(self._model, self._optimizer)
         return {"model": model, "optimizer": optimizer}
 
-    def _choose(self) -> tuple[str | None, str | None]:
+    def _choose(self, deadline: float) -> list[str | None]:
         """Return the name of what a start resumes from, and what is wrong if all is lost.
 
         What unfinished saves left is gone since the start-up guard looked for room (disk.py).
         """
         self.root.mkdir(parents=True, exist_ok=True)
-        choice = checkpoints.choose(self.root, _FORMAT, self._judge)
+        choice = checkpoints.choose(self.root, _FORMAT, partial(_judge, deadline=deadline))
         for name, state in choice.rejected:
             sys.stderr.write(f"warning {self.root / name}: {state.why} - it is not resumed from\n")
         if choice.takes is None:
             # This trainer's saves get their names when they are whole, so there was one.
             if choice.rejected or choice.lost:
                 root, found, remedy = checkpoints.lost(self.root, choice)
-                return None, f"{root}: {found} - {remedy}"
-            return None, None
+                return [None, f"{root}: {found} - {remedy}"]
+            return [None, None]
         if choice.state.why:
             sys.stderr.write(f"warning {choice.takes}: {choice.state.why} - it is resumed from\n")
         try:
@@ -230,37 +215,7 @@ class Checkpointer:
             # This trainer finds it without the tracker, too.
             found, remedy = disk.explain(self.root, problem)
             sys.stderr.write(f"warning {self.root / checkpoints.TRACKER}: {found} - {remedy}\n")
-        return choice.takes.name, None
-
-    def _judge(self, path: Path, _format: str) -> State:
-        """Judge a checkpoint by every byte; each rank reads its part."""
-        state = whole.by_sizes(path, _FORMAT)
-        if not state.loadable or not _has_trainer(path):
-            return state if not state.loadable else State("damaged", "it is not this trainer's")
-        try:
-            Reader(path).read_metadata()
-        except (OSError, ValueError) as problem:
-            return State("damaged", str(problem))
-        self._share_out(path.name)
-        found = self._gather(path.name)
-        return next((each for each in found if not each.loadable), found[0])
-
-    def _share_out(self, name: str | None) -> str | None:
-        """Tell all ranks which checkpoint to read, and that there is none any more."""
-        words = [name]
-        dist.broadcast_object_list(words, src=0, group=self._group)
-        return words[0]
-
-    def _gather(self, name: str) -> list[State]:
-        """Read this rank's part of a checkpoint, and return what all ranks found."""
-        share = whole.by_bytes(self.root / name, _FORMAT, threads=2, only=self._is_mine)
-        return self.gather(share)
-
-    def _is_mine(self, file: FileEntry) -> bool:
-        """Tell whether this rank reads a file; its own, so that loading finds it in memory."""
-        match = _RANKS_FILE.match(file.path)
-        owner = int(match[1]) % self._ranks if match else 0
-        return bool(owner == self._rank)
+        return [choice.takes.name, None]
 
     def _publish(self, aside: Path, step: int, trainer: dict[str, Any], begun: float) -> None:
         final = self.root / f"iter_{step:07d}"
@@ -287,6 +242,14 @@ class Checkpointer:
             retention.prune(self.root, self._keep_last, _FORMAT, self._known)
         except OSError as problem:
             sys.stderr.write(f"warning {self.root}: {problem} - old checkpoints stay\n")
+
+
+def _judge(path: Path, _format: str, *, deadline: float) -> State:
+    """Judge a checkpoint by every byte, and by what this trainer alone has written into it."""
+    state = whole.by_bytes(path, _FORMAT, deadline=deadline)
+    if state.loadable and not _has_trainer(path):
+        return State("damaged", "it is not this trainer's")
+    return state
 
 
 def _has_trainer(directory: Path) -> bool:

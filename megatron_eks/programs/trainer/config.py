@@ -13,14 +13,9 @@ from typing import Any, Literal
 
 from megatron_eks.programs.program import Finding, usage_error
 from megatron_eks.programs.trainer.values import (
-    Flag,
     Fraction,
     Natural,
     Number,
-    OptionalText,
-    Positive,
-    PositiveNumber,
-    Text,
     checks_of,
     found,
     read,
@@ -36,11 +31,11 @@ _DEFAULT_TIMEOUT_MINUTES = 10
 class Training:
     """Batch, schedule and optimizer."""
 
-    max_steps: Positive = 100
-    train_batch_size: Positive = 1
+    max_steps: int = 100
+    train_batch_size: int = 1
     """Sequences a GPU works on in a step."""
-    sequence_length: Positive = 2048
-    learning_rate: PositiveNumber = 1e-4
+    sequence_length: int = 2048
+    learning_rate: float = 1e-4
     min_learning_rate: Number = 1e-5
     lr_schedule: Literal["constant", "linear", "cosine"] = "cosine"
     warmup_iters: Natural = 0
@@ -51,10 +46,10 @@ class Training:
     """0 does not clip."""
     precision: Literal["bf16"] = "bf16"
     sharding: Literal["full", "hybrid"] = "full"
-    activation_checkpointing: Flag = True
+    activation_checkpointing: bool = True
     seed: Natural = 42
-    validation_interval: Positive = 25
-    log_interval: Positive = 1
+    validation_interval: int = 25
+    log_interval: int = 1
 
 
 def learning_rate(training: Training, step: int) -> float:
@@ -74,9 +69,9 @@ def learning_rate(training: Training, step: int) -> float:
 class Data:
     """What is trained on."""
 
-    dataset: Text
-    tokenizer: Text
-    configuration: OptionalText = None
+    dataset: str
+    tokenizer: str
+    configuration: str | None = None
     num_workers: Natural = 2
     """Batches that are prepared ahead; 0 prepares each when it is needed."""
 
@@ -85,14 +80,14 @@ class Data:
 class Checkpoint:
     """Where a run saves and resumes, and what it starts from."""
 
-    directory: Text
-    pretrained: OptionalText = None
+    directory: str
+    pretrained: str | None = None
     """A directory of Hugging Face safetensors."""
-    interval: Positive = 500
-    keep_last: Positive = 3
+    interval: int = 500
+    keep_last: int = 3
     format: Literal["torch_dist"] = "torch_dist"
-    async_save: Flag = True
-    s3_uri: OptionalText = None
+    async_save: bool = True
+    s3_uri: str | None = None
     """Where checkpoint_sync copies whole ones to, beside the training."""
 
 
@@ -109,59 +104,55 @@ class Config:
 
 def read_config(path: Path, findings: list[Finding]) -> Config | None:
     """Read a file; return None if anything is wrong, which `findings` then has in words."""
-    content = _parse(path, findings)
-    if content is None:
+    try:
+        content = _parse(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        words = f"cannot be read: {problem.strerror}"
+        findings.append(usage_error(path, words, "correct --config"))
+        return None
+    except ValueError as problem:
+        findings.append(usage_error(path, " ".join(str(problem).split()), "correct it"))
+        return None
+    if not isinstance(content, dict):
+        blocks = ", ".join(_BLOCKS)
+        findings.append(usage_error(path, found(content), f"write a mapping with {blocks}"))
         return None
     findings.extend(unknown(content, (*_BLOCKS, *_JOB_KEYS), ""))
     model = content.get("model")
     if not isinstance(model, (str, Mapping)):
         findings.append(usage_error("model", found(model), "name a preset, or give a mapping"))
         model = ""
-    blocks = {
-        name: _block(kind, name, content.get(name, {}), findings)
-        for name, kind in (("training", Training), ("data", Data), ("checkpoint", Checkpoint))
-    }
-    runtime = content.get("runtime") or {}
-    timeout = runtime.get("distributed_timeout_minutes") if isinstance(runtime, Mapping) else None
+    training = _block(Training, "training", content, findings)
+    data = _block(Data, "data", content, findings)
+    checkpoint = _block(Checkpoint, "checkpoint", content, findings)
+    if not findings:
+        findings.extend(_together(training))
     if findings:
         return None
-    training = blocks["training"]
-    findings.extend(_together(training))
+    runtime = content.get("runtime") or {}
+    timeout = runtime.get("distributed_timeout_minutes") if isinstance(runtime, Mapping) else None
     minutes = timeout if isinstance(timeout, int) else _DEFAULT_TIMEOUT_MINUTES
-    config = Config(model=model, timeout_minutes=minutes, **blocks)
-    return None if findings else config
+    return Config(model, training, data, checkpoint, minutes)
 
 
-def _parse(path: Path, findings: list[Finding]) -> dict[str, Any] | None:
+def _parse(written: str) -> object:
+    """Read JSON or YAML; raise ValueError."""
     try:
-        written = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else str(problem)
-        findings.append(usage_error(path, f"cannot be read: {reason}", "correct --config"))
-        return None
-    try:
-        content = json.loads(written)
+        return json.loads(written)
     except ValueError:
-        try:
-            import yaml  # noqa: PLC0415 -- JSON does without it
-        except ImportError:
-            remedy = "write it as JSON, or install PyYAML"
-            findings.append(usage_error(path, "not JSON, and PyYAML is not installed", remedy))
-            return None
-        try:
-            content = yaml.safe_load(written)
-        except yaml.YAMLError as problem:
-            words = " ".join(str(problem).split())
-            findings.append(usage_error(path, f"neither JSON nor YAML: {words}", "correct it"))
-            return None
-    if not isinstance(content, dict):
-        blocks = ", ".join(_BLOCKS)
-        findings.append(usage_error(path, found(content), f"write a mapping with {blocks}"))
-        return None
-    return content
+        pass
+    try:
+        import yaml  # noqa: PLC0415 -- JSON does without it
+    except ImportError:
+        raise ValueError("not JSON, and YAML needs PyYAML, which is not installed") from None
+    try:
+        return yaml.safe_load(written)
+    except yaml.YAMLError as problem:
+        raise ValueError(f"neither JSON nor YAML: {problem}") from problem
 
 
-def _block(kind: type, name: str, content: object, findings: list[Finding]) -> Any:  # noqa: ANN401 -- the class is the argument
+def _block(kind: type, name: str, whole: Mapping[str, Any], findings: list[Finding]) -> Any:  # noqa: ANN401 -- the class is the argument
+    content = whole.get(name, {})
     if not isinstance(content, Mapping):
         findings.append(usage_error(name, found(content), "write a mapping"))
         return None
@@ -169,7 +160,7 @@ def _block(kind: type, name: str, content: object, findings: list[Finding]) -> A
     for field in fields(kind):
         if field.name not in values and field.default is MISSING:
             findings.append(usage_error(f"{name}.{field.name}", "not there", "add it"))
-            values[field.name] = None
+            return None
     return kind(**values)
 
 

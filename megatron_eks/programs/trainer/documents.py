@@ -11,7 +11,7 @@ _KEY = "text"
 JSONL = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 
 
-class BadDocumentError(Exception):
+class BadDocumentError(ValueError):
     """A document that cannot be trained on; the text says where it stands."""
 
 

@@ -20,7 +20,7 @@ from megatron_eks.programs.trainer.parallel import Parallel
 from megatron_eks.programs.trainer.text import merge
 
 
-class NotFiniteError(Exception):
+class NotFiniteError(ValueError):
     """Loss or gradients are no numbers any more; nothing of it has been saved."""
 
 

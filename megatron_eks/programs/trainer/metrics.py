@@ -6,7 +6,6 @@ import os
 import resource
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,6 @@ from megatron_eks.programs.trainer.tracking import Trackers
 FILE = "metrics.jsonl"
 
 _GIB = 1024**3
-# Days of lines.
-_MOST_WAITING_BYTES = 16 * 2**20
 
 
 def memory_gib(device: torch.device) -> float:
@@ -65,7 +62,7 @@ class Metrics:
         return values
 
     def close(self) -> None:
-        """Put everything on disk, as far as it takes it."""
+        """End what takes the figures."""
         self._file.close()
         if self.trackers:
             self.trackers.close(well=sys.exception() is None)
@@ -79,28 +76,18 @@ class LineFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._descriptor: int | None = None
         self._waiting = b""
-        self._left_out = 0
         self._said: int | None = None
 
     def append(self, line: str) -> None:
         """Write a line, after those that still wait."""
-        if len(self._waiting) < _MOST_WAITING_BYTES:
-            self._waiting += f"{line}\n".encode()
-        else:
-            self._left_out += 1
+        self._waiting += f"{line}\n".encode()
         self.guard(self._write)
 
     def close(self) -> None:
-        """Write what waits, and see that all of it is on disk."""
-        self.guard(self._write)
-        if self._descriptor is not None:
-            descriptor = self._descriptor
-            self.guard(lambda: os.fsync(descriptor))
-        self._leave()
-        if self._waiting or self._left_out:
-            lost = self._waiting.count(b"\n") + self._left_out
+        """Say what could not be written."""
+        if self._waiting:
+            lost = self._waiting.count(b"\n")
             sys.stderr.write(f"warning {self._path}: {lost} lines are lost\n")
 
     def guard(self, action: Callable[[], None]) -> None:
@@ -108,7 +95,6 @@ class LineFile:
         try:
             action()
         except OSError as problem:
-            self._leave()
             found, remedy = disk.explain(self._path.parent, problem)
             if problem.errno != self._said:
                 self._said = problem.errno
@@ -117,21 +103,12 @@ class LineFile:
                 )
 
     def _write(self) -> None:
-        if self._descriptor is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        while self._waiting:
-            # Less than all is written where room ends: the rest of that line comes later.
-            written = os.write(self._descriptor, self._waiting)
-            self._waiting = self._waiting[written:]
+        # Opened anew each time, so that a trouble leaves no file that cannot be used.
+        with self._path.open("ab", buffering=0) as file:
+            while self._waiting:
+                # Less than all is written where room ends: the rest of that line comes later.
+                self._waiting = self._waiting[file.write(self._waiting) :]
         self._said = None
-
-    def _leave(self) -> None:
-        """Let go of the file: after a trouble it is opened anew."""
-        if self._descriptor is not None:
-            with suppress(OSError):
-                os.close(self._descriptor)
-        self._descriptor = None
 
 
 def say(values: dict[str, Any], steps: int) -> None:

@@ -1,11 +1,9 @@
 """One rank of train_fsdp or train_ddp, from its command line to its exit code."""
 
 import argparse
-import faulthandler
 import gc
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -19,27 +17,19 @@ from torch import nn
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint.copies import Copies
 from megatron_eks.programs.printable import guarded
-from megatron_eks.programs.program import EXIT_CHECK_FAILED, Report, error
+from megatron_eks.programs.program import EXIT_CHECK_FAILED, EXIT_INTERRUPTED, Report, error
 from megatron_eks.programs.start import companions, guard, profiler
 from megatron_eks.programs.trainer.batches import Batches, open_samples
-from megatron_eks.programs.trainer.checkpoint import (
-    Checkpointer,
-    LostCheckpointsError,
-    NotSavedError,
-)
+from megatron_eks.programs.trainer.checkpoint import Checkpointer, LostCheckpointsError
 from megatron_eks.programs.trainer.config import Config, Training, read_config
-from megatron_eks.programs.trainer.documents import BadDocumentError
 from megatron_eks.programs.trainer.loop import Loop, NotFiniteError
 from megatron_eks.programs.trainer.metrics import Metrics
 from megatron_eks.programs.trainer.model import Decoder
 from megatron_eks.programs.trainer.parallel import Parallel, Weights, attention, compile_layers
 from megatron_eks.programs.trainer.shape import Model, read_model
 from megatron_eks.programs.trainer.start import check_all
-from megatron_eks.programs.trainer.tokenizer import BadTokenizerError
 from megatron_eks.programs.trainer.tracking import NAMES, Trackers, check_packages
 from megatron_eks.programs.trainer.weights import check_pretrained, initialize, load_pretrained
-
-EXIT_INTERRUPTED = 130
 
 Layout = Callable[[Decoder, torch.device, str, Weights], Parallel]
 _ALONE = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
@@ -60,10 +50,7 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
     saves = config.checkpoint
     based = saves.pretrained is not None
     model = read_model(config.model, base_weights=based, findings=report.findings)
-    # What a blocked rank shows of itself before the watcher ends it.
-    faulthandler.register(signal.SIGUSR1, all_threads=True)
-    minutes = options.distributed_timeout_minutes or config.timeout_minutes
-    report.collect(guard.start(options, os.environ, minutes))
+    report.collect(guard.start(options, os.environ, config.timeout_minutes))
     if model is None:
         return _refuse(program, report)
     report.collect(check_all(config, model, options.device))
@@ -106,8 +93,7 @@ class _Rank:
         local = int(os.environ["LOCAL_RANK"])
         on_gpu = options.device == "cuda"
         self.device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
-        minutes = options.distributed_timeout_minutes or config.timeout_minutes
-        self._start_group(timedelta(minutes=minutes))
+        self._start_group(timedelta(minutes=config.timeout_minutes))
 
     def train(self, decoder: Decoder, layout: Layout) -> int:
         """Train, and end together with the other ranks."""
@@ -119,11 +105,11 @@ class _Rank:
                 self._say_error(str(problem))
             dist.barrier()
             return EXIT_CHECK_FAILED
-        except (NotFiniteError, BadDocumentError, BadTokenizerError, ValueError) as problem:
+        except ValueError as problem:
             # All ranks may see it or this one alone, so nobody is waited for.
             self._say_error(str(problem))
             return EXIT_CHECK_FAILED
-        except (OSError, NotSavedError) as problem:
+        except OSError as problem:
             self._say_error(str(problem))
             return 1
         if self.rank == 0:
@@ -148,7 +134,11 @@ class _Rank:
         directory = Path(config.checkpoint.directory)
         keep_last = config.checkpoint.keep_last
         checkpointer = Checkpointer(directory, keep_last, parallel.model, optimizer)
-        resumed = checkpointer.resume() or {"step": 0, "consumed_samples": 0, "data": {}}
+        resumed = checkpointer.resume(guard.reading_deadline(config.timeout_minutes)) or {
+            "step": 0,
+            "consumed_samples": 0,
+            "data": {},
+        }
         samples = open_samples(config, shape.vocab_size)
         samples.restore(resumed["data"])
         start = int(resumed["step"])
@@ -225,8 +215,6 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--device", choices=("cuda", "cpu"), default="cuda", help="default %(default)s")
     add("--compile", choices=("auto", "on", "off"), default="auto", help="auto: layers on GPUs")
-    minutes = "for a collective (default: the file's runtime block, else 10)"
-    add("--distributed-timeout-minutes", type=float, metavar="N", help=minutes)
     add("--track", action="append", choices=NAMES, default=[], help="send figures there as well")
     guard.add_options(parser)
     return parser

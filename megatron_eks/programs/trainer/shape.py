@@ -1,21 +1,43 @@
 """The `model` block of a configuration, resolved to one architecture and counted."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.programs.program import Finding, usage_error
 from megatron_eks.programs.trainer.values import (
-    boolean,
+    Check,
+    checks_of,
     choice,
     fraction,
-    natural,
     optional,
-    positive,
-    positive_number,
     read,
+    whole,
 )
+
+_DROPOUTS = ("attention_dropout", "hidden_dropout")
+_NAMES = (
+    *("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups"),
+    *("kv_channels", "vocab_size", "max_position_embeddings", "normalization", "norm_epsilon"),
+    *("swiglu", "add_bias_linear", "untie_embeddings_and_output_weights"),
+    *("position_embedding_type", "rotary_base", "init_method_std", *_DROPOUTS),
+)
+_OF_SHAPES: dict[str, Check] = checks_of(ModelShape) | dict.fromkeys(_DROPOUTS, fraction)
+_CHECKS = {name: optional(_OF_SHAPES[name]) for name in _NAMES} | {
+    "preset": optional(choice(*sorted(PRESETS))),
+    "init": optional(choice("config", "pretrained")),
+    "num_experts": optional(whole(0)),
+    "moe_router_topk": optional(whole(0)),
+}
+
+
+@dataclass(frozen=True)
+class Model:
+    """An architecture, and where its first weights come from."""
+
+    shape: ModelShape
+    pretrained: bool
 
 
 def matrix_parameters(shape: ModelShape) -> int:
@@ -36,42 +58,6 @@ def flops_per_token(shape: ModelShape, sequence_length: int) -> float:
     return 6.0 * matrix_parameters(shape) + attention * sequence_length
 
 
-_CHECKS: dict[str, Callable[[object], object]] = {
-    "num_layers": positive,
-    "hidden_size": positive,
-    "ffn_hidden_size": positive,
-    "num_attention_heads": positive,
-    "num_query_groups": positive,
-    "kv_channels": positive,
-    "vocab_size": positive,
-    "max_position_embeddings": positive,
-    "normalization": choice("RMSNorm", "LayerNorm"),
-    "norm_epsilon": positive_number,
-    "swiglu": boolean,
-    "add_bias_linear": boolean,
-    "untie_embeddings_and_output_weights": boolean,
-    "position_embedding_type": choice("rope", "learned_absolute"),
-    "rotary_base": positive,
-    "attention_dropout": fraction,
-    "hidden_dropout": fraction,
-    "init_method_std": positive_number,
-}
-_OTHERS: dict[str, Callable[[object], object]] = {
-    "preset": choice(*sorted(PRESETS)),
-    "init": choice("config", "pretrained"),
-    "num_experts": natural,
-    "moe_router_topk": natural,
-}
-
-
-@dataclass(frozen=True)
-class Model:
-    """An architecture, and where its first weights come from."""
-
-    shape: ModelShape
-    pretrained: bool
-
-
 def read_model(
     model: str | Mapping[str, Any], *, base_weights: bool, findings: list[Finding]
 ) -> Model | None:
@@ -81,8 +67,7 @@ def read_model(
     """
     if isinstance(model, str):
         model = {"preset": model}
-    checks = {name: optional(check) for name, check in (_CHECKS | _OTHERS).items()}
-    read_all = read(model, checks, "model.", findings)
+    read_all = read(model, _CHECKS, "model.", findings)
     values = {key: value for key, value in read_all.items() if value is not None}
     preset = PRESETS.get(values.get("preset", ""))
     if values.get("num_experts", preset and preset.num_experts):
@@ -106,7 +91,7 @@ def _complete(
     preset: ModelShape | None, values: dict[str, Any], findings: list[Finding]
 ) -> ModelShape | None:
     """Lay what is given over the preset, and see that nothing is missing."""
-    found = {key: value for key, value in values.items() if key in _CHECKS}
+    found = {key: value for key, value in values.items() if key in _NAMES}
     if preset is not None:
         return replace(preset, **found)
     required = [field.name for field in fields(ModelShape) if field.default is MISSING]

@@ -15,8 +15,6 @@ from megatron_eks.programs.trainer.config import Config
 from megatron_eks.programs.trainer.documents import JSONL
 from megatron_eks.programs.trainer.shape import Model, matrix_parameters
 
-# fp32 weights and both of Adam's moments.
-_BYTES_PER_PARAMETER = 12
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -29,15 +27,12 @@ def check_all(config: Config, model: Model, kind: str) -> Iterator[Finding]:
     # Once a node: ranks beside each other see the same.
     if os.environ.get("LOCAL_RANK", "0") == "0":
         directory = Path(config.checkpoint.directory)
-        where = directory, None, config.checkpoint.format, _least(model)
+        # fp32 weights of the layers' matrices, and both of Adam's moments.
+        least = 12 * matrix_parameters(model.shape)
+        where = directory, None, config.checkpoint.format, least
         yield from preconditions.check_save(*where)
         if directory.is_dir():
             yield from preconditions.check_space(*where)
-
-
-def _least(model: Model) -> int:
-    """Return what the layers' matrices and their two moments take in a checkpoint, in bytes."""
-    return _BYTES_PER_PARAMETER * matrix_parameters(model.shape)
 
 
 def _check_device(kind: str) -> Iterator[Finding]:

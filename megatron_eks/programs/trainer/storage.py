@@ -1,23 +1,21 @@
 """Writes and reads a trainer's checkpoint files: with checksums, and without running what they say.
 
 torch reads a checkpoint's `.metadata`, and every object in it that is no tensor, by a plain pickle,
-which runs whatever the file names. Here both are read by a short list of classes.
+which runs whatever the file names. The first is looked at before (saved_tensors.py), the others are
+read here by torch's short list of classes.
 """
 
 import io
 import json
-import pickle
 from dataclasses import asdict
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint import DefaultLoadPlanner, FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint import DefaultLoadPlanner, FileSystemWriter
 from torch.distributed.checkpoint._nested_dict import set_element
-from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 
-from megatron_eks.programs.checkpoint import manifests, saved_tensors
+from megatron_eks.programs.checkpoint import manifests
 from megatron_eks.programs.checkpoint.manifest_format import FileEntry
 
 _SUMS = ".sums-"
@@ -48,24 +46,6 @@ def take_sums(directory: Path) -> dict[str, FileEntry]:
     return found
 
 
-class Reader(FileSystemReader):
-    """Reads `.metadata` by its few classes; raises ValueError where it cannot."""
-
-    def read_metadata(self, *_args: Any, **_words: Any) -> Metadata:  # noqa: ANN401 -- as above
-        """Return the metadata of all ranks."""
-        with (Path(self.path) / ".metadata").open("rb") as file:
-            try:
-                metadata = _Unpickler(file).load()
-            except OSError:
-                raise
-            except Exception as problem:  # whatever a damaged pickle makes of itself
-                raise ValueError(f".metadata: {problem}") from problem
-        if metadata.storage_meta is None:
-            metadata.storage_meta = StorageMeta()
-        metadata.storage_meta.load_id = self.load_id
-        return metadata
-
-
 class Planner(DefaultLoadPlanner):
     """Reads objects that are no tensors by torch's own list of classes."""
 
@@ -74,16 +54,3 @@ class Planner(DefaultLoadPlanner):
         name = read_item.dest_index.fqn
         content = torch.load(value, weights_only=True)
         set_element(self.original_state_dict, self.mappings[name], content)
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str, /) -> Any:  # noqa: ANN401 -- whatever is named
-        saved_tensors.check_name(module, name)
-        return _member if name == "getattr" else super().find_class(module, name)
-
-
-def _member(kind: type[Enum], name: str) -> Enum:
-    """Return what Python 3.11 writes `getattr` for, and nothing else that it might fetch."""
-    if not issubclass(kind, Enum):
-        raise saved_tensors.BadFileError(f"it wants {name} of {kind.__name__}")
-    return kind[name]

@@ -6,11 +6,9 @@ from typing import Any
 
 _FILE = "tokenizer.json"
 _SETTINGS = ("tokenizer_config.json", "special_tokens_map.json")
-# What the tokenizers of the known models call it, for a directory without settings.
-_KNOWN_ENDS = ("<|end_of_text|>", "</s>", "<|endoftext|>", "<eos>", "<|im_end|>")
 
 
-class BadTokenizerError(Exception):
+class BadTokenizerError(ValueError):
     """There is no tokenizer to use; the text says why and what to do."""
 
 
@@ -46,10 +44,6 @@ class Tokenizer:
             value = json.loads(path.read_text()).get("eos_token") if path else None
             content = value.get("content") if isinstance(value, dict) else value
             number = self._rust.token_to_id(content) if content else None
-            if number is not None:
-                return int(number)
-        for content in _KNOWN_ENDS:
-            number = self._rust.token_to_id(content)
             if number is not None:
                 return int(number)
         raise BadTokenizerError(

@@ -11,45 +11,30 @@ from megatron_eks.programs.program import Finding, usage_error
 Check = Callable[[object], object]
 
 
-def positive(value: object) -> int:
-    """Take a whole number from 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError("use a whole number from 1")
-    return value
+def whole(least: int) -> Check:
+    """Take whole numbers from a least one on."""
+
+    def check(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ValueError(f"use a whole number from {least}")
+        return value
+
+    return check
 
 
-def natural(value: object) -> int:
-    """Take a whole number from 0."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError("use a whole number from 0")
-    return value
+def number(words: str, fits: Callable[[float], bool]) -> Check:
+    """Take numbers of a range; YAML 1.1 makes a text of 1e-5, which is one too."""
 
+    def check(value: object) -> float:
+        try:
+            taken = math.nan if isinstance(value, bool) else float(str(value))
+        except ValueError:
+            taken = math.nan
+        if not fits(taken):
+            raise ValueError(f"use a number {words}")
+        return taken
 
-def number(value: object) -> float:
-    """Take a number from 0; YAML 1.1 makes a text of 1e-5, which is one too."""
-    try:
-        taken = float(value) if isinstance(value, (int, float, str)) else math.nan
-    except ValueError:
-        taken = math.nan
-    if isinstance(value, bool) or not 0 <= taken < math.inf:
-        raise ValueError("use a number from 0")
-    return taken
-
-
-def positive_number(value: object) -> float:
-    """Take a number above 0."""
-    taken = number(value)
-    if taken == 0:
-        raise ValueError("use a number above 0")
-    return taken
-
-
-def fraction(value: object) -> float:
-    """Take a number from 0 to below 1."""
-    taken = number(value)
-    if taken >= 1:
-        raise ValueError("use a number from 0 to below 1")
-    return taken
+    return check
 
 
 def boolean(value: object) -> bool:
@@ -82,23 +67,35 @@ def optional(check: Check) -> Check:
     return lambda value: None if value is None else check(value)
 
 
-Positive = Annotated[int, positive]
-Natural = Annotated[int, natural]
-Number = Annotated[float, number]
-PositiveNumber = Annotated[float, positive_number]
+fraction = number("from 0 to below 1", lambda taken: 0 <= taken < 1)
+
+Natural = Annotated[int, whole(0)]
+Number = Annotated[float, number("from 0", lambda taken: 0 <= taken < math.inf)]
 Fraction = Annotated[float, fraction]
-Flag = Annotated[bool, boolean]
-Text = Annotated[str, text]
-OptionalText = Annotated[str | None, optional(text)]
+
+# Of fields that have no check of their own.
+_OF_TYPES: dict[object, Check] = {
+    int: whole(1),
+    float: number("above 0", lambda taken: 0 < taken < math.inf),
+    bool: boolean,
+    str: text,
+    str | None: optional(text),
+}
 
 
 def checks_of(kind: type) -> dict[str, Check]:
-    """Return the checks of a dataclass' fields, each of a type above or of some words."""
+    """Return the checks of a dataclass' fields: those of a type above, or of some words."""
+    checks: dict[str, Check] = {}
     hints = get_type_hints(kind, include_extras=True)
-    return {
-        name: choice(*get_args(hint)) if get_origin(hint) is Literal else hint.__metadata__[0]
-        for name, hint in ((field.name, hints[field.name]) for field in fields(kind))
-    }
+    for name in (field.name for field in fields(kind)):
+        hint = hints[name]
+        if get_origin(hint) is Literal:
+            checks[name] = choice(*get_args(hint))
+        elif own := getattr(hint, "__metadata__", ()):
+            checks[name] = own[0]
+        elif hint in _OF_TYPES:
+            checks[name] = _OF_TYPES[hint]
+    return checks
 
 
 def read(

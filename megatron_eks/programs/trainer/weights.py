@@ -1,24 +1,24 @@
 """First weights of a model: random, or from Hugging Face safetensors; each rank makes its shard.
 
 No rank ever holds more than one whole tensor besides its own shards, and with base weights not
-even that: a slice is read from the file.
+even that: torch reads a slice from the file.
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Shard
 
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.programs.program import Finding, error
 
-_INDEX = "model.safetensors.index.json"
 _RESIDUAL_OUTPUTS = ("o_proj.weight", "down_proj.weight")
 
 
@@ -56,14 +56,9 @@ def initialize(model: nn.Module, shape: ModelShape, seed: int) -> None:
         local.copy_(whole[rows])
 
 
-@torch.no_grad()
 def load_pretrained(model: nn.Module, directory: Path) -> None:
     """Copy base weights into a model; call it after `check_pretrained` found nothing."""
-    files = _SafeTensors(directory)
-    for name, parameter in model.named_parameters():
-        local, rows = shard_rows(parameter)
-        if local.shape[0]:
-            local.copy_(files.slice_of(name)[rows.start : rows.stop])
+    dcp.load(model.state_dict(), storage_reader=dcp.HuggingFaceStorageReader(str(directory)))
 
 
 def check_pretrained(model: nn.Module, shape: ModelShape, directory: Path) -> Iterator[Finding]:
@@ -73,25 +68,19 @@ def check_pretrained(model: nn.Module, shape: ModelShape, directory: Path) -> It
         yield error(directory, "no such directory", remedy)
         return
     try:
-        yield from _compare(model, _SafeTensors(directory), directory)
+        files = dcp.HuggingFaceStorageReader(str(directory)).read_metadata().state_dict_metadata
     except Exception as problem:  # noqa: BLE001 -- safetensors raises its own kind for a torn file
         yield error(directory, f"no whole safetensors: {problem}", remedy)
         return
-    yield from _check_config(shape, directory / "config.json")
-
-
-def _compare(model: nn.Module, files: "_SafeTensors", directory: Path) -> Iterator[Finding]:
-    missing = []
-    for name, parameter in model.named_parameters():
-        if name not in files:
-            missing.append(name)
-            continue
-        there, wanted = tuple(files.slice_of(name).get_shape()), tuple(parameter.shape)
-        if there != wanted:
+    parameters = dict(model.named_parameters())
+    for name, parameter in parameters.items():
+        there, wanted = name in files and tuple(files[name].size), tuple(parameter.shape)
+        if there and there != wanted:
             yield error(f"{directory}: {name}", f"{there}, and the model has {wanted}", "fix model")
-    if missing:
+    if missing := [name for name in parameters if name not in files]:
         found = f"{len(missing)} weights are missing, {missing[0]} for one"
         yield error(directory, found, "use weights of this model, or correct model")
+    yield from _check_config(shape, directory / "config.json")
 
 
 def _check_config(shape: ModelShape, path: Path) -> Iterator[Finding]:
@@ -112,38 +101,6 @@ def _check_config(shape: ModelShape, path: Path) -> Iterator[Finding]:
     if rope.get("factor") != factor and shape.rotary_base:
         found = f"rope scaling by {rope.get('factor')}, and the model's is {factor}"
         yield error(path, found, "name the preset of these weights")
-
-
-class _SafeTensors:
-    """The safetensors files of a directory, opened when they are needed."""
-
-    def __init__(self, directory: Path) -> None:
-        from safetensors import safe_open  # noqa: PLC0415 -- only runs with base weights need it
-
-        self._open: Callable[[Path], Any] = lambda path: safe_open(path, framework="pt")
-        self._files: dict[Path, Any] = {}
-        index = directory / _INDEX
-        if index.is_file():
-            places = json.loads(index.read_text())["weight_map"]
-            self._places = {name: directory / file for name, file in places.items()}
-        else:
-            paths = sorted(directory.glob("*.safetensors"))
-            if not paths:
-                raise FileNotFoundError("no *.safetensors in it")
-            names = {path: self._file(path).keys() for path in paths}
-            self._places = {name: path for path, inside in names.items() for name in inside}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._places
-
-    def slice_of(self, name: str) -> Any:  # noqa: ANN401 -- safetensors has no types
-        """Return a tensor of which parts can be read."""
-        return self._file(self._places[name]).get_slice(name)
-
-    def _file(self, path: Path) -> Any:  # noqa: ANN401 -- safetensors has no types
-        if path not in self._files:
-            self._files[path] = self._open(path)
-        return self._files[path]
 
 
 def _seed_of(name: str, seed: int) -> int:
