@@ -55,40 +55,31 @@ def main(argv: Sequence[str], report: Report) -> None:
     parser.add_argument("--match", type=_pattern, metavar="REGEX", help="see above")
     parser.add_argument("--most-bytes", type=int, default=_MOST_BYTES, help="default %(default)s")
     options = parser.parse_args(argv)
-    objects = _objects(options.directory) if options.objects else []
-    found = _chosen(options.directory, options.rank, needed=not objects, deep=options.all)
+    kept = _kept(options.directory)
+    lines = [f"[object] {json.dumps(each)}" for each in _objects(kept) if options.objects]
+    found = _chosen(options.directory, options.rank, kept, needed=not lines, deep=options.all)
     since = time.time() - options.since if options.since else None
-    lines = checksum = cut = 0
-
-    def write(text: str) -> None:
-        nonlocal lines, checksum
-        sys.stdout.write(f"{text}\n")
-        lines, checksum = lines + 1, zlib.crc32(text.encode(), checksum)
-
-    for each in objects:
-        write(f"[object] {json.dumps(each)}")
-    width = len(str(max(found, default=0)))
-    kept: dict[int, list[bytes]] = {}
-    left = options.most_bytes
+    cut, left = 0, options.most_bytes
+    told: dict[int, list[bytes]] = {}
     # The first rank and the last tell of steps, so they have what the others leave.
     for more, rank in enumerate(sorted(found, key=lambda each: (each in {0, max(found)}, each))):
         folders = found[rank]
-        # The container before the last one, the last one, or all in their order.
-        of = folders[1:] if options.before else folders[:1]
-        of = folders[::-1] if options.both or options.all else of
+        # The container before the last one, all in their order, or the last one.
+        both = options.both or options.all
+        of = folders[1:] if options.before else folders[::-1] if both else folders[:1]
         parts = [part for folder in of for part in record_files.parts(folder, rank)]
         if not parts or (since and parts[-1].stat().st_mtime < since):
             continue
         said = _telling(of, rank, options) if options.match else _lines(parts, since)
         tail = None if options.match else options.tail
-        kept[rank], dropped = _last(said, tail, left // (len(found) - more))
-        left -= sum(len(line) + 1 for line in kept[rank])
+        told[rank], dropped = _last(said, tail, left // (len(found) - more))
+        left -= sum(len(line) + 1 for line in told[rank])
         cut += dropped
-    for rank in sorted(kept):
-        for line in kept[rank]:
-            write(f"[{rank:{width}}] {log_line(line)}")
-    report.facts.update(directory=str(options.directory), ranks=list(found), lines=lines)
-    report.facts.update(crc32=checksum, left_out=cut)
+    width = len(str(max(found, default=0)))
+    lines += [f"[{rank:{width}}] {log_line(line)}" for rank in sorted(told) for line in told[rank]]
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    report.facts.update(directory=str(options.directory), ranks=list(found), lines=len(lines))
+    report.facts.update(crc32=zlib.crc32("".join(lines).encode()), left_out=cut)
     if cut:
         report.warning(
             options.directory,
@@ -97,14 +88,13 @@ def main(argv: Sequence[str], report: Report) -> None:
         )
 
 
-def _objects(directory: Path) -> list[Any]:
-    """Return what is kept of the newest job of the name, unless it has started after that."""
-    content = _kept(directory)
-    there = [content["job"]] if content else []
-    return [*there, *content.get("pods", {}).values(), *content.get("events", {}).values()]
+def _objects(kept: dict[str, Any]) -> list[Any]:
+    """Return what is kept of a job: itself, its pods and its events."""
+    return [kept["job"], *kept["pods"].values(), *kept["events"].values()] if kept else []
 
 
 def _kept(directory: Path) -> dict[str, Any]:
+    """Return what is kept of the newest job of the name, unless it has started after that."""
     kept = max(directory.glob(record_files.OBJECTS), key=_modified, default=None)
     if kept is None or _modified(kept) < _begun(directory):
         return {}
@@ -136,7 +126,7 @@ def _telling(of: Sequence[Path], rank: int, options: argparse.Namespace) -> Iter
 
 
 def _chosen(
-    directory: Path, wanted: int | None, *, needed: bool, deep: bool
+    directory: Path, wanted: int | None, kept: dict[str, Any], *, needed: bool, deep: bool
 ) -> dict[int, list[Path]]:
     """Return the folders of each rank: that of its newest output, and of the container before.
 
@@ -146,7 +136,7 @@ def _chosen(
     was of the same pods, or began when the job was there; else it is of an earlier job of the name.
     """
     names = record_files.starts(directory) if directory.is_dir() else []
-    job = _kept(directory).get("job") or {}
+    job = kept.get("job") or {}
     born = job.get("metadata", {}).get("creationTimestamp", "9999-12-31T00:00:00Z")
     since = datetime.fromisoformat(born).timestamp()
     folders = [directory / each for each in reversed(names) if _ranks(directory / each)]

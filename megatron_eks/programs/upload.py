@@ -22,8 +22,9 @@ from pathlib import Path
 
 from megatron_eks.programs import inside, program, s3_store
 from megatron_eks.programs.inside import Entry
+from megatron_eks.programs.printable import plain
 from megatron_eks.programs.program import Report, StopError
-from megatron_eks.programs.progress import TransferProgress
+from megatron_eks.programs.progress import Progress
 from megatron_eks.programs.s3_store import Store
 
 _INSTEAD = "put the file itself there, or name it on the command line"
@@ -42,7 +43,7 @@ def main(argv: Sequence[str], report: Report) -> None:
     report.facts.update(uri=store.uri, files=len(files), bytes=sum(sizes.values()))
     sent: list[str] = []
     present: list[str] = []
-    progress = TransferProgress(sum(sizes.values()), 0)
+    progress = Progress(sum(sizes.values()), 0)
     try:
         for key, (path, status) in files.items():
             # The checksum of what is there already is asked for only where its size is right.
@@ -112,9 +113,7 @@ def is_there(store: Store, key: str, path: Path) -> bool:
     return checksum == s3_store.checksum(path, part)
 
 
-def _send(
-    store: Store, key: str, path: Path, found: os.stat_result, progress: TransferProgress
-) -> None:
+def _send(store: Store, key: str, path: Path, found: os.stat_result, progress: Progress) -> None:
     before, begin = path.stat(), progress.done
     if not os.path.samestat(found, before):
         text, remedy = "another file has taken its place", "send it again when nobody writes there"
@@ -127,16 +126,16 @@ def _send(
         with lock:
             # A part that is sent again was counted already.
             went = min(before.st_size, went + count)
-            progress.add(begin + went, 0, 0)
+            progress.add(begin + went)
 
     store.upload(path, key, s3_store.part_bytes(before.st_size), tell)
-    progress.add(begin + before.st_size, 0, 0)
+    progress.add(begin + before.st_size)
     after = path.stat()
     same = os.path.samestat(after, before) and after.st_size == before.st_size
     if not same or after.st_mtime_ns != before.st_mtime_ns:
         text, remedy = "it changed while it was sent", "send it again when nobody writes to it"
         raise StopError(program.EXIT_CHECK_FAILED, path, text, remedy)
-    progress.say(f"{key}: {before.st_size:,} bytes")
+    program.say(plain(f"{key}: {before.st_size:,} bytes"))
 
 
 if __name__ == "__main__":

@@ -168,26 +168,6 @@ def test_a_job_whose_copies_are_missing_says_so(s3, programs_python, tmp_path):
     assert f"copies to {URI}: failing: {URI}/" in done.stderr
 
 
-@pytest.mark.long
-@pytest.mark.programs
-def test_dead_copies_start_again_beside_fsdp(s3, programs_python, tmp_path):
-    """On a run of days, checkpoints go on to be copied."""
-    trainer = Run(tmp_path, programs_python)
-    trainer.config["training"]["max_steps"] = 1_000_000
-    trainer.config["checkpoint"] |= {"s3_uri": URI, "interval": 10, "keep_last": 1000}
-    process = trainer.start(1)
-    try:
-        until(lambda: processes("checkpoint_sync", "--watch", trainer.checkpoints), "watcher")
-        (first,) = processes("checkpoint_sync", "--watch", trainer.checkpoints)
-        os.kill(first, signal.SIGKILL)
-        until(lambda: "latest" in s3.names(), "copy")
-        second = processes("checkpoint_sync", "--watch", trainer.checkpoints)
-        assert second
-        assert second != [first]
-    finally:
-        trainer.kill(process)
-
-
 @pytest.mark.parametrize(
     ("pattern", "uri", "code"),
     [

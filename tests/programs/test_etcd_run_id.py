@@ -208,15 +208,6 @@ def test_a_gang_restarts(pod, tmp_path):
 
 
 @pytest.mark.long
-def test_a_pod_that_was_told_to_end_comes_back(pod):
-    """SIGTERM leaves the run id open."""
-    lives, moved = pod("a", restarts=3), pod("b", restarts=3)
-    lives.wait_for("job.1")
-    moved.end(signal.SIGTERM)
-    pod("c", restarts=3).wait_for("job.1")
-
-
-@pytest.mark.long
 def test_etcd_loses_its_data(pod, etcd):
     """Agents end when it is away, their pods start again, and meet in the empty one."""
     both = [pod(name) for name in "ab"]

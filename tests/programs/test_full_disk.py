@@ -154,21 +154,6 @@ def test_last_save_that_fails_ends_the_run_with_its_cause(trained, mount):
     assert json.loads(done.stdout)["status"] == "failed"
 
 
-@pytest.mark.long
-@pytest.mark.programs
-def test_metrics_that_cannot_be_written_cost_lines_alone(trained):
-    """Not one of a file system's refusals ends a run, and one line says so."""
-    run, _ = trained
-    mute = run.copy("mute")
-    mute.checkpoints.mkdir()
-    (mute.checkpoints / "metrics.jsonl").symlink_to("/dev/full")
-    done = mute.run(1)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("metrics.jsonl: file system full") == 1
-    assert "training goes on" in done.stderr
-    assert mute.saved() == ["iter_0000008", "iter_0000012"]
-
-
 @pytest.mark.programs
 def test_lines_wait_until_there_is_room(mount, programs_python):
     """None is lost, cut or doubled."""

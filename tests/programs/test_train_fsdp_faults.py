@@ -132,22 +132,6 @@ def test_run_never_begins_anew_where_a_checkpoint_was(trained, damages):
     assert sorted(path.name for path in lost.checkpoints.iterdir()) == before
 
 
-@pytest.mark.long
-def test_all_bytes_are_compared_before_a_resume(trained):
-    """What was changed in one rank's part is passed over by all."""
-    run, _ = trained
-    changed = run.resumed("changed", without="iter_0000012")
-    shutil.copytree(run.checkpoints / "iter_0000012", changed.checkpoints / "iter_0000012")
-    part = changed.checkpoints / "iter_0000012" / "__1_0.distcp"
-    content = bytearray(part.read_bytes())
-    content[len(content) // 2] ^= 1
-    part.write_bytes(content)
-    done = changed.run(2)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["resumed_from"] == 8
-    assert "iter_0000012: __1_0.distcp has changed since it was saved" in done.stderr
-
-
 def test_hostile_checkpoint_runs_nothing(trained, tmp_path):
     """Whoever may write here may let a pickle name a command; it is refused, manifest or not."""
     run, _ = trained
@@ -198,20 +182,3 @@ def test_loss_that_is_no_number_ends_the_run(trained):
     assert line.startswith(f"error train_fsdp: step {step}: loss ")
     assert line.endswith("or look at the data of this step")
     assert max(wild.saved(), default="") < f"iter_{step:07d}"
-
-
-@pytest.mark.long
-def test_full_disk_costs_checkpoints_not_the_run(trained):
-    """Saves on the way that fail are said; the last one that fails is a failure."""
-    run, _ = trained
-    full = run.copy("full")
-    done = full.run(2, prefix=("prlimit", "--fsize=300000"))
-    assert done.returncode != 0
-    warned = [line for line in done.stderr.splitlines() if line.startswith("warning checkpoint")]
-    assert {line.split(":")[0] for line in warned} == {
-        f"warning checkpoint of step {step}" for step in (4, 8, 12)
-    }
-    assert "error train_fsdp: the checkpoint of step 12 was not saved" in done.stderr
-    assert full.losses() == pytest.approx(run.losses(), abs=CLOSE)
-    assert full.saved() == []
-    assert list(full.checkpoints.glob(".saving-*")) == []

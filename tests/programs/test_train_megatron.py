@@ -82,14 +82,6 @@ def test_split_without_sequences_is_refused(job):
     assert "--split 98,2,0 leaves nothing for validation: 2 of 100 shares of 2 sequences" in said
 
 
-def test_help_explains_the_program(job):
-    """`--help` names the options, the exit codes and the environment variable."""
-    done = job.run(own=["--help"])
-    assert done.returncode == 0
-    for word in ("--keep-last", "MEGATRON_LM", "Exit codes"):
-        assert word in done.stdout
-
-
 @pytest.mark.parametrize(
     ("own", "found"),
     [

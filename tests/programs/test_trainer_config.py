@@ -91,10 +91,6 @@ def test_whole_job_file_passes(tmp_path):
             "error training.learning_rate: True - use a number above 0",
         ),
         (
-            changed("training", precision="fp8"),
-            "error training.precision: 'fp8' - use bf16",
-        ),
-        (
             changed("training", sharding="half"),
             "error training.sharding: 'half' - use full or hybrid",
         ),

@@ -27,7 +27,7 @@ from megatron_eks.ops.failure import CHECK_FAILED, FAILED, Failure
 from megatron_eks.ops.programs import Place
 from megatron_eks.programs.fetch.files import RemoteFile, check_names
 from megatron_eks.programs.program import StopError
-from megatron_eks.programs.progress import TransferProgress
+from megatron_eks.programs.progress import Progress
 
 _PROGRAM = "send"
 # What is here already of a large file is read there first.
@@ -82,7 +82,7 @@ class Pull:
             if missing > free:
                 self._not_written(f"{free / 1e9:,.1f} GB free, {missing / 1e9:,.1f} GB needed")
             begun.give(json.dumps(wanted).encode() + b"\n")
-            progress = TransferProgress(self.size, self.size - missing)
+            progress = Progress(self.size, self.size - missing)
             for name, have in wanted.items():
                 self._take(name, have, sizes[name], stream, progress)
             progress.close()
@@ -100,9 +100,7 @@ class Pull:
             elif path.exists() and path.stat().st_size != size:
                 self._in_the_way(path, f"{path.stat().st_size:,} bytes, the source has {size:,}")
 
-    def _take(
-        self, name: str, have: int, size: int, stream: "_Stream", progress: TransferProgress
-    ) -> None:
+    def _take(self, name: str, have: int, size: int, stream: "_Stream", progress: Progress) -> None:
         path, digest = self.target / name, hashlib.sha256()
         was_here = path.exists()
         part = path if was_here else _part(path)
@@ -118,7 +116,7 @@ class Pull:
                 for chunk in stream.take(size - have):
                     file.write(chunk)
                     digest.update(chunk)
-                    progress.add(progress.done + len(chunk), 0, 0)
+                    progress.add(progress.done + len(chunk))
             if stream.line() == digest.hexdigest():
                 part.rename(path)
                 self.present += was_here

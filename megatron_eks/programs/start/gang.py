@@ -8,7 +8,6 @@ a node lives as long as the count in its file changes.
 
 import json
 import os
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -54,12 +53,11 @@ def read(path: Path) -> Record | None:
 class Heart:
     """The file of this node, which shows the others that it lives."""
 
-    def __init__(self, path: Path, start: str | None = None) -> None:
-        """Open it; `start` names the start of the ranks, a new one if none is given."""
+    def __init__(self, path: Path, start: str) -> None:
+        """Open it; `start` is the name of the start of the ranks."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o664)
-        self._start = start or uuid.uuid4().hex
-        before = read(path) if start else None
+        self._start, before = start, read(path)
         # Goes on counting after a watcher of the same start that died.
         self._count = before.count if before and before.start == start else 0
 

@@ -207,7 +207,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rank", type=int, required=True, help="process to watch, and to end with")
     parser.add_argument("--node", type=int, required=True, help="this node's number, from 0")
     parser.add_argument("--nodes", type=int, required=True, help="nodes of the gang")
-    parser.add_argument("--start", help="name of this start of the ranks, for the other nodes")
+    parser.add_argument("--start", default="", help="name of this start, for the other nodes")
     guard.add_options(parser)
     for name, default, what in (
         ("--start-seconds", 600.0, "in which NCCL has to choose a network"),
