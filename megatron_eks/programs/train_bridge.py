@@ -37,7 +37,6 @@ _WORDS = {
     "--split": "dataset.split",
     "--tokenizer-model": "tokenizer.tokenizer_model",
     "--save": "checkpoint.save",
-    "--load": "checkpoint.load",
     "--pretrained-checkpoint": "checkpoint.pretrained_checkpoint",
     "--ckpt-format": "checkpoint.ckpt_format",
     "--wandb-project": "logger.wandb_project",
@@ -98,8 +97,8 @@ def main(argv: Sequence[str], report: Report) -> None:
     options.s3_uri = checkpoint.get("s3_uri") or None
     start = Start(options, guard_words(values), os.environ, None)
     start.check(report)
-    if start.rank == 0 and start.load is not None:
-        report.collect(_point_bridge(start.load, start.ckpt_format))
+    if start.rank == 0 and start.save is not None:
+        report.collect(_point_bridge(start.save, start.ckpt_format))
     if report.exit_code:
         return
     try:
@@ -127,13 +126,13 @@ def main(argv: Sequence[str], report: Report) -> None:
         report.facts["copies"] = asdict(copies)
 
 
-def _point_bridge(load: Path, ckpt_format: str) -> Iterator[Finding]:
-    tracker = checkpoints.read_tracker(load, ckpt_format)
+def _point_bridge(save: Path, ckpt_format: str) -> Iterator[Finding]:
+    tracker = checkpoints.read_tracker(save, ckpt_format)
     if tracker.state == "good" and tracker.checkpoint is not None:
-        had = (load / "latest_train_state.pt").exists()
-        if checkpoints.point_bridge(load, tracker.checkpoint) and had:
+        had = (save / "latest_train_state.pt").exists()
+        if checkpoints.point_bridge(save, tracker.checkpoint) and had:
             name = tracker.checkpoint.name
-            yield warning(load, "its train state was another checkpoint's", f"set to {name}'s")
+            yield warning(save, "its train state was another checkpoint's", f"set to {name}'s")
 
 
 def _read(path: Path) -> dict[str, Any]:

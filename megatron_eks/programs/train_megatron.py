@@ -56,7 +56,6 @@ class Start:
         self.rank = int(environment.get("RANK", "0"))
         self.first_of_node = int(environment.get("LOCAL_RANK", "0")) == 0
         self.save = preconditions.option_path(self.words, "--save")
-        self.load = preconditions.option_path(self.words, "--load")
         self.pretrained = preconditions.option_path(self.words, "--pretrained-checkpoint")
         self.ckpt_format = self.words.value("--ckpt-format") or whole.DEFAULT_FORMAT
 
@@ -96,11 +95,10 @@ class Start:
 
     def _check_job(self, report: Report, deadline: float) -> None:
         """Check what is the same for all ranks: what the run starts from, and room to save."""
-        how = self.ckpt_format, report.facts
-        if self.load is not None:
-            own = self.load == self.save
-            report.collect(preconditions.resume(self.load, *how, own=own, deadline=deadline))
-        report.collect(preconditions.check_base(self.pretrained, *how, deadline))
+        how = self.ckpt_format, report.facts, deadline
+        if self.save is not None:
+            report.collect(preconditions.resume(self.save, *how))
+        report.collect(preconditions.check_base(self.pretrained, *how))
         if self.save is None:
             return
         if self.save.is_dir():
@@ -124,8 +122,6 @@ def prepare(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, S
     options, words = parser.parse_args(argv[:place]), [*argv[place + 1 :]]
     if place == len(argv):
         parser.error("no `--` before Megatron's arguments - write: OPTIONS -- MEGATRON ARGUMENTS")
-    if options.keep_last < 1:
-        parser.error(f"--keep-last is {options.keep_last} - keep at least 1 checkpoint")
     report = Report()
     megatron = Path(environment.get("MEGATRON_LM", MEGATRON_LM)) / "pretrain_gpt.py"
     start = Start(options, words, environment, megatron)
@@ -160,7 +156,8 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = program.parser(__doc__)
     add = parser.add_argument
-    add("--keep-last", type=int, required=True, help="whole checkpoints to keep; older ones go")
+    keeps = "whole checkpoints to keep; older ones go"
+    add("--keep-last", type=program.at_least(1), required=True, help=keeps)
     add("--s3-uri", help="where whole checkpoints are copied to, by checkpoint_sync")
     guard.add_options(parser)
     return parser

@@ -24,8 +24,7 @@ def _channels(how: str) -> str:
 
 HEAD = _HEAD.format(pid=9)
 
-# aws-ofi-nccl 1.4 did not count (NVIDIA/nccl#527); 1.13 counts (aws/deep-learning-containers,
-# EFA tests: 4 on p4d).
+# aws-ofi-nccl 1.4 did not count (NVIDIA/nccl#527).
 P4D_OLD = (
     HEAD
     + _lines(
@@ -36,18 +35,6 @@ P4D_OLD = (
     + _TAIL
     + _channels("AWS Libfabric/0/GDRDMA")
 )
-P4D = (
-    HEAD
-    + _lines(
-        "NET/OFI Initializing aws-ofi-nccl 1.13.2-aws",
-        "NET/OFI Using transport protocol SENDRECV (platform set)",
-        "NET/OFI Selected Provider is efa (found 4 nics)",
-        "Using network Libfabric",
-    )
-    + _TAIL
-    + _channels("Libfabric/0/GDRDMA")
-)
-
 # awslabs/awsome-distributed-ai, megatron-bridge on p5: plugin 1.18, 32 interfaces.
 P5 = (
     HEAD

@@ -18,7 +18,6 @@ def _judge(text: str, expected: int, seconds: float | None = None) -> tuple[str,
     ("text", "expected"),
     [
         pytest.param(logs.P4D_OLD, 4, id="p4d, a plugin that does not count"),
-        pytest.param(logs.P4D, 4, id="p4d"),
         pytest.param(logs.P5, 32, id="p5"),
         pytest.param(logs.P5EN, 16, id="p5en"),
         pytest.param(logs.P5EN, 8, id="more than expected"),

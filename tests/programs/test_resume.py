@@ -57,16 +57,6 @@ def test_base_weights_are_not_needed_to_resume(job):
     assert summary(done.stdout)["start"] == str(job.save / "iter_0000500")
 
 
-def test_tracker_of_another_directory_is_not_touched(job, tmp_path):
-    """A run repairs what it writes itself and nothing else."""
-    write_checkpoint(tmp_path / "theirs", 500)
-    (tmp_path / "theirs" / TRACKER).write_text("5")
-    done = job.run("--load", str(tmp_path / "theirs"))
-    assert done.returncode == 4
-    assert (tmp_path / "theirs" / TRACKER).read_text() == "5"
-    assert "write 500 into it, the newest that can be loaded" in done.stderr
-
-
 def test_checkpoints_without_a_tracker_are_taken(job):
     """Megatron alone would begin anew without a word."""
     write_checkpoint(job.save, 500)

@@ -1,8 +1,8 @@
 """Tells a Prometheus how the run in this pod goes.
 
 It lives in `record`, which sees all that the ranks print, so it costs a rank nothing. It reads the
-lines as `meks status` does, the metrics.jsonl of our own trainers, whose figures win, and event
-files of TensorBoard, which say what the lines do not. What outlives a container is in
+lines as `meks status` does; the wait for data from the metrics.jsonl of our own trainers, and event
+files of TensorBoard say what the lines do not. What outlives a container is in
 START/metrics-NODE.json beside the record: by it a start knows the last.
 """
 
@@ -25,7 +25,7 @@ from megatron_eks.programs.exporter import event_files
 from megatron_eks.programs.exporter.plan import VARIABLE, Plan
 from megatron_eks.programs.exporter.series import EFA_COUNTERS, text_of
 from megatron_eks.programs.exporter.server import serve
-from megatron_eks.programs.exporter.steps_file import FIGURES, StepsFile, step_of
+from megatron_eks.programs.exporter.steps_file import FIGURES, data_seconds, step_of
 from megatron_eks.programs.exporter.to_mlflow import Sender
 from megatron_eks.programs.run_log import Step
 
@@ -69,8 +69,7 @@ class Exporter:
         self._system = system or System(Path("/"), {})
         # Megatron prints steps on its last rank, and all else on the first.
         self._tells = node == 0 or plan.kind.startswith("megatron")
-        self._own = StepsFile(Path(plan.metrics_file)) if plan.metrics_file and not node else None
-        self._own_until = 0.0
+        self._own = Path(plan.metrics_file) if plan.metrics_file and not node else None
         self._began = self._scraped_at = clock()
         events = plan.event_files if not node else None
         self._events = event_files.of(events, self._began, plan.gpus or 1)
@@ -117,7 +116,7 @@ class Exporter:
                 took = None if begun is None else now - begun
                 self._save_seconds = took if mark.seconds is None else mark.seconds
                 self._memory.saved_step, self._memory.saved_at = mark.step, now
-            for step in log.steps if now >= self._own_until else ():
+            for step in log.steps:
                 self._take(step, now)
 
     def finish(self, *, well: bool = True) -> None:
@@ -139,9 +138,9 @@ class Exporter:
         return text_of(labels, [*self._values(self._clock()), *self._efa()])
 
     def look(self) -> None:
-        """Do a round: read the trainer's file, and keep what the next start is to know.
+        """Do a round: read the program's files, and keep what the next start is to know.
 
-        Raises OSError where the file system refuses.
+        Raises OSError where the file system refuses, and ValueError for what is no file of theirs.
         """
         folder = self._folder()
         if folder is not None:
@@ -151,17 +150,14 @@ class Exporter:
             partial = folder / f".{self._file}"
             partial.write_text(json.dumps(asdict(self._memory)))
             partial.replace(folder / self._file)
-        for step, waited in self._own.new() if self._own else ():
-            now, self._data_seconds = self._clock(), waited
-            # On a full file system its lines wait, and the log goes on.
-            self._own_until = now + 2 * _ROUND_SECONDS
-            self._take(step, now)
         for step, waited, at in self._events.new() if self._events else ():
             self._written, self._data_seconds = step, waited
             # They come late, so the log's newest step stays.
             if self._step is None or self._is_written or step.step > self._step.step:
                 self._take(step, at)
                 self._is_written = True
+        if self._own is not None and self._own.exists():
+            self._data_seconds = data_seconds(self._own)
 
     def _keep(self) -> None:
         while True:
@@ -195,7 +191,6 @@ class Exporter:
         memory, before = self._memory, self._step
         self._is_written = False
         if before and before.step == step.step:
-            # The log has told it; the trainer's own figures say more.
             self._step = step
             return
         since = max(memory.step, before.step if before else step.step - 1)

@@ -1,8 +1,7 @@
-"""The steps that our own trainers write to metrics.jsonl, as they come."""
+"""What our own trainers write of their steps to metrics.jsonl, in whose names a step is told."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 
 from megatron_eks.programs.run_log import Step
@@ -10,34 +9,16 @@ from megatron_eks.programs.run_log import Step
 FIGURES = ("seconds", "tokens_per_second", "mfu", "grad_norm")
 """Of a step, beside its loss."""
 
-_MOST_BYTES = 2**20
+_MOST_BYTES = 4096
 
 
-class StepsFile:
-    """What comes to the file from the first look on."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._place: int | None = None
-
-    def new(self) -> Iterator[tuple[Step, float | None]]:
-        """Yield each new step, and how long it waited for its batch. Raises OSError."""
-        size = self._path.stat().st_size if self._path.exists() else 0
-        if self._place is None or size < self._place:
-            # A trainer cuts off the steps that it does again.
-            self._place = size
-        if size == self._place:
-            return
-        with self._path.open("rb") as file:
-            begin = max(self._place, size - _MOST_BYTES)
-            file.seek(begin)
-            text = file.read(size - begin)
-        whole = text[: text.rfind(b"\n") + 1]
-        self._place = begin + len(whole)
-        for line in whole.splitlines():
-            with suppress(ValueError, KeyError, TypeError):
-                values = json.loads(line)
-                yield step_of(values), values.get("data_seconds")
+def data_seconds(path: Path) -> float | None:
+    """Return how long the newest step waited for its batch. Raises OSError and ValueError."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _MOST_BYTES))
+        whole, _, _ = file.read().rpartition(b"\n")
+    waited: float | None = json.loads(whole.rpartition(b"\n")[2]).get("data_seconds")
+    return waited
 
 
 def step_of(told: Mapping[str, float]) -> Step:

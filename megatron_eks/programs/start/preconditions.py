@@ -1,7 +1,6 @@
 """What has to be true before GPUs start to work: data, tokenizer, directories and checkpoints."""
 
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -25,8 +24,6 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.tx
 # moments besides.
 _CHECKPOINT_PER_BASE = 7
 _CHECKPOINTS_NEEDED = 2
-_POLL_SECONDS = 0.5
-_ROUNDS = 6
 
 
 def check_data(words: MegatronArguments, good: list[DataSet]) -> Iterator[Finding]:
@@ -85,7 +82,7 @@ def check_save(
     """
     for path in disk.free_leftovers(save):
         yield warning(path, "left by work that was cut short, and removed", "nothing is to do")
-    problem = _probe_again(save)
+    problem = disk.probe(save)
     if problem is not None:
         needed = _checkpoint_size(save, pretrained, ckpt_format) if save.is_dir() else 0
         yield _unwritable(save, problem, max(least, needed))
@@ -106,33 +103,31 @@ def check_environment(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def resume(
-    load: Path, ckpt_format: str, facts: dict[str, object], *, own: bool, deadline: float
+    save: Path, ckpt_format: str, facts: dict[str, object], deadline: float
 ) -> Iterator[Finding]:
     """Find what the run resumes from, read all of it, and let the tracker name it.
 
-    A directory that the run does not save in is only looked at. Reading ends at the deadline of
-    the monotonic clock.
+    Reading ends at the deadline of the monotonic clock.
     """
-    if not load.is_dir():
+    if not save.is_dir():
         return
     judge = partial(whole.by_bytes, deadline=deadline)
-    choice = checkpoints.choose(load, ckpt_format, judge)
+    choice = checkpoints.choose(save, ckpt_format, judge)
     if choice.takes is None:
-        yield from _nothing_whole(load, choice)
-    else:
-        for name, state in choice.rejected:
-            if (load / name).exists():
-                yield _rejected(load / name, state, choice.takes, own=own)
-        if choice.state.why:
-            yield warning(choice.takes, choice.state.why, "it is resumed from")
-        facts["start"] = str(choice.takes)
-        if choice.takes != choice.tracker.checkpoint:
-            yield from _point(load, choice, own=own)
-    if own and choice.takes is not None:
-        try:
-            checkpoints.forget_newer(load, choice.takes)
-        except OSError as problem:
-            yield warning(load, *disk.explain(load, problem))
+        yield from _nothing_whole(save, choice)
+        return
+    for name, state in choice.rejected:
+        if (save / name).exists():
+            yield _rejected(save / name, state, choice.takes)
+    if choice.state.why:
+        yield warning(choice.takes, choice.state.why, "it is resumed from")
+    facts["start"] = str(choice.takes)
+    if choice.takes != choice.tracker.checkpoint:
+        yield _point(save, choice, choice.takes)
+    try:
+        checkpoints.forget_newer(save, choice.takes)
+    except OSError as problem:
+        yield warning(save, *disk.explain(save, problem))
 
 
 def note_imported(save: Path) -> Iterator[Finding]:
@@ -144,26 +139,26 @@ def note_imported(save: Path) -> Iterator[Finding]:
         yield warning(save, f"{found}, so saves get no manifests", remedy)
 
 
-def _nothing_whole(load: Path, choice: Choice) -> Iterator[Finding]:
+def _nothing_whole(save: Path, choice: Choice) -> Iterator[Finding]:
     """Refuse to begin anew where there was a checkpoint."""
-    others = checkpoints.imported(load)
+    others = checkpoints.imported(save)
     own_rest = all(others is not None and name not in others for name, _ in choice.rejected)
     if choice.lost or not own_rest:
-        yield error(*checkpoints.lost(load, choice))
+        yield error(*checkpoints.lost(save, choice))
         return
     for name, _ in choice.rejected:
         found = "the run's first save, which did not come to its end"
-        yield warning(load / name, found, "the run begins anew")
+        yield warning(save / name, found, "the run begins anew")
 
 
-def _rejected(path: Path, state: State, takes: Path, *, own: bool) -> Finding:
+def _rejected(path: Path, state: State, takes: Path) -> Finding:
     """Say that a checkpoint is not resumed from; over a newer damaged one the run would write.
 
     It loses its manifest then, and would pass for a save that has none yet.
     """
     ours, newer = (manifest_format.iteration_of(each.name) or 0 for each in (takes, path))
     remedy = "it is not resumed from"
-    if own and newer > ours and state.kind == "damaged":
+    if newer > ours and state.kind == "damaged":
         try:
             remedy = f"it is now {checkpoints.set_aside(path)}; remove it yourself"
         except OSError as problem:
@@ -171,22 +166,16 @@ def _rejected(path: Path, state: State, takes: Path, *, own: bool) -> Finding:
     return warning(path, state.why, remedy)
 
 
-def _point(load: Path, choice: Choice, *, own: bool) -> Iterator[Finding]:
+def _point(save: Path, choice: Choice, takes: Path) -> Finding:
     """Let the tracker name what is taken; Megatron takes nothing else."""
-    assert choice.takes is not None  # noqa: S101 -- the caller looked
-    file, found = load / checkpoints.TRACKER, _describe(choice.tracker)
+    file, found = save / checkpoints.TRACKER, _describe(choice.tracker)
     if choice.tracker.state == "good":
-        found = f"{choice.takes.name} was finished after it was written"
-    if not own:
-        number = manifest_format.iteration_of(choice.takes.name)
-        yield error(file, found, f"write {number} into it, the newest that can be loaded")
-        return
+        found = f"{takes.name} was finished after it was written"
     try:
-        checkpoints.point_to(load, choice.takes)
+        checkpoints.point_to(save, takes)
     except OSError as problem:
-        yield error(file, f"{found}, and: {problem.strerror}", "repair it by hand")
-        return
-    yield warning(file, found, f"set to {choice.takes.name}, the newest that can be loaded")
+        return error(file, f"{found}, and: {problem.strerror}", "repair it by hand")
+    return warning(file, found, f"set to {takes.name}, the newest that can be loaded")
 
 
 def check_base(
@@ -254,13 +243,3 @@ def _describe(tracker: Tracker) -> str:
 def _unwritable(directory: Path, problem: OSError, needed: int = 0) -> Finding:
     found, remedy = disk.explain(directory, problem, needed)
     return error(directory, f"cannot be written: {found}", remedy)
-
-
-def _probe_again(save: Path) -> OSError | None:
-    """Write once more, for as long as another node may still be removing the same leftovers."""
-    for _ in range(_ROUNDS):
-        problem = disk.probe(save)
-        if not disk.is_full(problem):
-            break
-        time.sleep(_POLL_SECONDS)
-    return problem
