@@ -258,7 +258,7 @@ def test_tracker_is_read_as_megatron_reads_it(tmp_path, text, state):
 def resume(root: Path) -> tuple[list[Finding], dict[str, object]]:
     """Let the start-up guard look at a run's own directory."""
     facts: dict[str, object] = {}
-    found = list(preconditions.resume(root, DIST, facts, own=True, deadline=time.monotonic() + 60))
+    found = list(preconditions.resume(root, DIST, facts, deadline=time.monotonic() + 60))
     return [*found, *preconditions.note_imported(root)], facts
 
 

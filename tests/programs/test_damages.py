@@ -144,9 +144,7 @@ def test_damages_of_a_directory(tmp_path, ckpt_format, sealed):
         if choice.takes is not None:
             assert choice.takes.name == max(good), why
         facts: dict[str, object] = {}
-        found = list(
-            preconditions.resume(root, ckpt_format, facts, own=True, deadline=time.monotonic() + 60)
-        )
+        found = list(preconditions.resume(root, ckpt_format, facts, deadline=time.monotonic() + 60))
         assert facts.get("start") == (str(choice.takes) if choice.takes else None), why
         assert any(each.level == "error" for each in found) == (not good), (why, found)
 

@@ -36,9 +36,7 @@ def test_what_a_restart_takes_is_what_the_guard_leaves_it(whole, torn, tracker):
             (root / TRACKER).write_text(tracker)
         told = checkpoints.choose(root, DIST)
         facts: dict[str, object] = {}
-        found = list(
-            preconditions.resume(root, DIST, facts, own=True, deadline=time.monotonic() + 60)
-        )
+        found = list(preconditions.resume(root, DIST, facts, deadline=time.monotonic() + 60))
         assert facts.get("start") == (str(told.takes) if told.takes else None)
         assert any(each.level == "error" for each in found) == told.lost or not told.takes
         if told.takes:
