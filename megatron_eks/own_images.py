@@ -14,8 +14,14 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, warning
 from megatron_eks.config.errors import Path as Place
 from megatron_eks.config.images import OwnImage
-from megatron_eks.plan.cluster.builds import CONTEXT, OWN_ARGUMENTS, OWN_PROGRAM, PROGRAM
-from megatron_eks.plan.cluster.images import REPOSITORIES, build_arguments
+from megatron_eks.plan.cluster.images import (
+    CONTEXT,
+    OWN_ARGUMENTS,
+    OWN_PROGRAM,
+    PROGRAM,
+    REPOSITORIES,
+    build_arguments,
+)
 from megatron_eks.plan.jobs.code_files import MOST_FILES, Pattern, own_patterns, patterns
 
 RENDERED = ("cdk.out", "dist", "outputs.json")

@@ -23,8 +23,7 @@ from megatron_eks.plan.cluster.access import DOCUMENTATION_ACCOUNT
 from megatron_eks.plan.cluster.cluster import ClusterPlan, check_cluster, plan_cluster
 from megatron_eks.plan.cluster.images import REPOSITORIES, check_arguments
 from megatron_eks.plan.cost import still_billed
-from megatron_eks.plan.jobs.claims import Neighbours, check_cluster_of
-from megatron_eks.plan.jobs.file_system import check_together
+from megatron_eks.plan.jobs.file_system import Claims, check_cluster_of, check_together
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.table import check_among, plan_job
 from megatron_eks.plan.jobs.validation import plan_validation
@@ -202,13 +201,13 @@ def check_documents(
         images = Images(config, Path(document.file).parent, ROOT)
         findings += document.locate(images.findings)
     parsed: list[tuple[Document, AnyJob]] = []
-    neighbours = Neighbours()
+    claims = Claims()
     for job_document in jobs:
         read_files.append(job_document)
         job, job_findings = parse_job(job_document)
         findings += job_findings
         if job is not None:
-            findings += job_document.locate(neighbours.check(job, job_document.file))
+            findings += job_document.locate(claims.check(job, job_document.file))
             parsed.append((job_document, job))
     shipped = {job.name: Shipped(job, Path(each.file).parent, ROOT) for each, job in parsed}
     without_bucket: list[Finding] = []

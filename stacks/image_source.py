@@ -7,7 +7,7 @@ from aws_cdk import aws_codebuild as codebuild
 
 from megatron_eks.build_context import context_paths
 from megatron_eks.config.images import GithubSource
-from megatron_eks.plan.cluster.builds import buildspec
+from megatron_eks.plan.cluster.images import buildspec
 from megatron_eks.stacks.policies import Statement, partition, statement
 
 

@@ -11,8 +11,8 @@ from constructs import Construct
 from megatron_eks.build_context import stage
 from megatron_eks.catalog.pins import CODEBUILD_IMAGE
 from megatron_eks.own_images import stage_own
-from megatron_eks.plan.cluster.builds import REPORT_GROUP, ImagePlan
 from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.images import REPORT_GROUP, ImagePlan
 from megatron_eks.stacks.base import encryption_key, log_group
 from megatron_eks.stacks.image_source import source, source_access, triggers
 from megatron_eks.stacks.policies import (

@@ -14,7 +14,7 @@ from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PREVIEW_ANNOTATION
 from megatron_eks.plan.cluster.observability import METRICS_PORT
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JOB_LABEL, MASTER_PORT, JobPlan
-from megatron_eks.plan.jobs.placement import placement
+from megatron_eks.plan.jobs.queue import placement
 
 # The training operator looks for the container of this name.
 CONTAINER = "pytorch"

@@ -16,7 +16,7 @@ from megatron_eks.charts.training.objects import (
 from megatron_eks.charts.training.pod import job_pod
 from megatron_eks.plan.cluster.platform import ETCD_PORT, ETCD_SERVICE, PlatformPlan
 from megatron_eks.plan.jobs.job import JobPlan, Rendezvous
-from megatron_eks.plan.jobs.placement import placement
+from megatron_eks.plan.jobs.queue import placement
 
 _KIND = WORKLOADS["PyTorchJob"]
 _REPLICAS = "/spec/pytorchReplicaSpecs"

@@ -33,9 +33,6 @@ OF_PLAN = {name: reason for name, (reason, _) in _conflicts("of_plan").items()}
 CHOSEN = frozenset(TABLE["chosen"].split())
 """Settings of which the plan has a default, and a job the choice: nothing is planned with them."""
 
-NEEDS_EXPERTS = "moe_"
-"""Settings of this prefix do nothing without experts."""
-
 OF_FAULTS = ("fault_injector_", "error_injection_")
 """Settings that break a run on purpose, by their beginning."""
 BREAKS = Conflict("it breaks the run on purpose", "remove it, unless the breaking is the test")

@@ -9,7 +9,7 @@ from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.catalog.program_options import UNPACKED
 from megatron_eks.localcloud.kubernetes.kubelet.images import Image, interpreter
 from megatron_eks.localcloud.kubernetes.kubelet.rootfs import Mount
-from megatron_eks.plan.cluster.builds import ImagePlan
+from megatron_eks.plan.cluster.images import ImagePlan
 from megatron_eks.project import GET_PROGRAMS, IN_CHECKOUT, ROOT
 
 _MEGATRON = Path(__file__).with_name("megatron")

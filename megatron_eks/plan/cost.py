@@ -69,9 +69,9 @@ def job_cost(job: JobPlan, plan: ClusterPlan) -> JobCost | None:
         return None
     rate = speed.tokens_per_second_per_gpu
     hours = training.tokens / rate / training.layout.gpus / counts / _HOUR_SECONDS
-    each, standing = _nodes(pool, plan).usd_per_hour, cluster_cost(plan).idle_usd_per_hour
-    nodes = None if each is None else each * job.nodes
-    usd = None if nodes is None or standing is None else (nodes + standing) * hours
+    nodes = times(_nodes(pool, plan).usd_per_hour, job.nodes)
+    standing = cluster_cost(plan).idle_usd_per_hour
+    usd = times(total([nodes, standing]), hours)
     return JobCost(
         usd_per_hour=nodes,
         cluster_usd_per_hour=standing,
@@ -196,6 +196,11 @@ def _network(plan: ClusterPlan) -> Iterator[Price]:
     endpoints = len(network.interface_endpoints) * len(network.endpoint_zones)
     yield Price("NAT gateway", len(network.nat_zones), plan.prices.hour("nat"))
     yield Price("Interface endpoints", endpoints, plan.prices.hour("endpoint"))
+
+
+def times(usd: float | None, count: float) -> float | None:
+    """Return the price of so many; None where that of one is not known."""
+    return None if usd is None else usd * count
 
 
 def total(parts: Iterable[float | None]) -> float | None:

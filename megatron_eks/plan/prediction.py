@@ -8,6 +8,7 @@ from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, warning
 from megatron_eks.config.prediction import PredictedTraining, PredictionFile
+from megatron_eks.plan.jobs.extra_args import unknown_option
 from megatron_eks.plan.jobs.layout import Sizes, check_sizes
 from megatron_eks.plan.jobs.memory import uncounted_options
 from megatron_eks.plan.jobs.models import (
@@ -16,7 +17,6 @@ from megatron_eks.plan.jobs.models import (
     divided_layers,
     model_shape,
 )
-from megatron_eks.plan.jobs.options.argument_checks import unknown_option
 from megatron_eks.plan.jobs.training import megatron_batch, run_layout
 from megatron_eks.predict.hardware import Hardware
 from megatron_eks.predict.layout import Batch, Layout

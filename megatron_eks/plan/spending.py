@@ -6,7 +6,7 @@ from datetime import datetime
 
 from megatron_eks.plan.cluster.capacity import CapacityKind
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cost import node_price, total
+from megatron_eks.plan.cost import node_price, times, total
 
 _HOUR_SECONDS = 3600
 
@@ -47,12 +47,12 @@ class NodeCost:
     @property
     def usd_per_hour(self) -> float | None:
         """All of them."""
-        return None if self.usd_each is None else self.usd_each * self.count
+        return times(self.usd_each, self.count)
 
     @property
     def idle_usd_per_hour(self) -> float | None:
         """Those without a job."""
-        return None if self.usd_each is None else self.usd_each * self.idle
+        return times(self.usd_each, self.idle)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _node_cost(alike: Sequence[RunningNode], plan: ClusterPlan, now: datetime) -
         not_joined=sum(not node.joined for node in alike),
         usd_each=each,
         since=min(node.since for node in alike),
-        usd_so_far=None if each is None else each * hours,
+        usd_so_far=times(each, hours),
     )
 
 
@@ -110,15 +110,11 @@ def job_spending(ranks: Sequence[RankTime]) -> JobSpending:
     """Sum what a job's ranks hold."""
     return JobSpending(
         node_hours=sum(rank.hours * rank.share for rank in ranks),
-        usd_per_hour=total(_usd(rank, 1.0) for rank in ranks if rank.runs),
-        usd_so_far=total(_usd(rank, rank.hours) for rank in ranks),
+        usd_per_hour=total(times(rank.usd_each, rank.share) for rank in ranks if rank.runs),
+        usd_so_far=total(times(rank.usd_each, rank.share * rank.hours) for rank in ranks),
     )
 
 
 def hours_between(start: datetime, end: datetime) -> float:
     """Return hours; none where a clock is behind another one."""
     return max(0.0, (end - start).total_seconds() / _HOUR_SECONDS)
-
-
-def _usd(rank: RankTime, hours: float) -> float | None:
-    return None if rank.usd_each is None else rank.usd_each * rank.share * hours

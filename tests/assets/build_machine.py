@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from megatron_eks.build_context import stage
-from megatron_eks.plan.cluster.builds import PHASES, PROGRAM, buildspec
+from megatron_eks.plan.cluster.images import PHASES, PROGRAM, buildspec
 
 ROOT = Path(__file__).parents[2]
 ARGUMENTS = {"POD_UID": "10001"}
@@ -132,7 +132,7 @@ class Machine:
                 if done[-1].returncode:
                     phases[name] = done[-1].returncode
                     break
-        assert [phase.name for phase in PHASES] == list(spec["phases"])
+        assert [*PHASES] == list(spec["phases"])
         lines = calls.read_text().splitlines() if calls.exists() else []
         return Build(
             phases,

@@ -6,7 +6,7 @@ import pytest
 
 from megatron_eks.config.images import OwnImage
 from megatron_eks.own_images import stage_own
-from megatron_eks.plan.cluster.builds import OWN_ARGUMENTS, OWN_PROGRAM
+from megatron_eks.plan.cluster.images import OWN_ARGUMENTS, OWN_PROGRAM
 from tests.assets.build_machine import DIGEST, ROOT, TAG, Machine
 
 pytestmark = pytest.mark.tools

@@ -19,7 +19,7 @@ from megatron_eks import __main__ as meks
 from megatron_eks import node
 from megatron_eks.config.schema.__main__ import schemas
 from megatron_eks.ops.planning import plan, validate
-from megatron_eks.plan.cluster.builds import ImagePlan
+from megatron_eks.plan.cluster.images import ImagePlan
 from megatron_eks.project import ROOT
 from tests import emitted
 from tests.command import commands

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from megatron_eks.catalog.workloads import WITH_PODS, AnyWorkload, templates
-from megatron_eks.plan.jobs.placement import placement
+from megatron_eks.plan.jobs.queue import placement
 from tests.charts import rendered
 
 _PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"

@@ -70,39 +70,6 @@ def test_a_model_without_a_preset_can_be_written_out():
     assert "; or write its sizes under model (num_layers, hidden_size, ...) in" in far
 
 
-@pytest.mark.parametrize(
-    ("parallelism", "expected"),
-    [
-        (
-            "expert: 8",
-            (
-                "warning MEKS-0342 j.yaml:12 parallelism.expert: 8 ranks for experts, each divided "
-                "over 2, as parallelism.tensor: 16 ranks exchange tokens between nodes of 8 GPUs - "
-                "set parallelism.expert_tensor: 1, and the 8 stay on one node's NVLink"
-            ),
-        ),
-        (
-            "expert: 4\n  expert_tensor: 4",
-            (
-                "warning MEKS-0342 j.yaml:13 parallelism.expert_tensor: 4 ranks for experts, each "
-                "divided over 4: 16 ranks exchange tokens between nodes of 8 GPUs - "
-                "set parallelism.expert_tensor: 1, and the 4 stay on one node's NVLink"
-            ),
-        ),
-        ("expert: 2\n  expert_tensor: 8", None),  # whole, they would not fit
-        ("expert: 8\n  expert_tensor: 1", None),
-        ("expert: 4", None),
-    ],
-)
-def test_experts_that_leave_their_node(parallelism, expected):
-    """They do so needlessly where each of them is divided, and would fit whole."""
-    place = ROOT / "examples" / "p5-reservation"
-    text = (place / "jobs" / "mixtral-8x7b.yaml").read_text().replace("expert: 4", parallelism)
-    text = text.replace("pipeline: 4", "pipeline: 2")
-    found = findings(text, (place / "cluster.yaml").read_text())
-    assert found == ([expected] if expected else [])
-
-
 def test_latent_attention_needs_no_query_groups():
     """Without a preset all sizes stand in the file, but those that it has no use for."""
     place = ROOT / "examples" / "p5-reservation"

@@ -13,8 +13,8 @@ from cfnlint import ManualArgs, api
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.parse import parse_cluster
-from megatron_eks.plan.cluster.builds import PROGRAM
 from megatron_eks.plan.cluster.cluster import ClusterPlan, plan_cluster
+from megatron_eks.plan.cluster.images import PROGRAM
 from megatron_eks.stacks.compose import build
 
 # A template or cluster file as JSON, which has no narrower type.

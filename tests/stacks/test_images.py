@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from megatron_eks.catalog.pins import BUILD_ARGUMENTS
-from megatron_eks.plan.cluster.builds import PROGRAM
+from megatron_eks.plan.cluster.images import PROGRAM
 from tests.stacks.synthesis import ROOT, Assembly, app_of
 
 NAMES = {"Megatron": "megatron", "Fsdp": "fsdp"}

@@ -1,6 +1,5 @@
 """What pods of jobs may do in AWS: exactly what is written here, and in no other stack."""
 
-import json
 from datetime import date
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_job
-from megatron_eks.plan.cluster.data_access import MOST_POLICY_CHARACTERS
 from megatron_eks.project import load_project
 from tests.stacks.synthesis import ROOT, app_of, cluster_file, plan_of, synthesise
 from tests.stacks.test_nag import findings as nag_findings
@@ -151,45 +149,12 @@ def test_a_tracker_is_logged_to_and_nothing_else(sources, tmp_path):
     assert found["Resource"] == [server]
     assert {"sagemaker-mlflow:LogBatch", "sagemaker:CallMlflowAppApi"} <= {*found["Action"]}
     assert not [each for each in found["Action"] if "Delete" in each or "*" in each]
-    [policy] = made.template("Storage").resources["JobRole"]["Properties"]["Policies"]
-    text = json.dumps(resolved(policy["PolicyDocument"]), separators=(",", ":"))
-    assert len(text) <= made.plan.data_access.policy_characters < 1.5 * len(text)
 
 
 def test_nag_accepts_what_is_named(sources, tmp_path):
     """Every wildcard stands behind a bucket and a prefix, and is acknowledged by its name."""
     app = app_of(plan_of(cluster_file(), JOBS), sources, tmp_path, validate=True)
     assert nag_findings(app, tmp_path) == set()
-
-
-def resolved(value):
-    """Write the longest names that AWS may choose in place of references."""
-    if isinstance(value, dict) and "Fn::Join" in value:
-        separator, parts = value["Fn::Join"]
-        return separator.join(map(resolved, parts))
-    if isinstance(value, dict) and len(value) == 1 and {*value} & {"Fn::GetAtt", "Ref"}:
-        [target] = value.values()
-        return LONGEST["".join(target)]
-    if isinstance(value, dict):
-        return {key: resolved(item) for key, item in value.items()}
-    return [resolved(item) for item in value] if isinstance(value, list) else value
-
-
-LONGEST = {
-    "AWS::Partition": "aws-us-gov",
-    "BucketArn": f"arn:aws-us-gov:s3:::{'b' * 63}",
-    "KeyArn": f"arn:aws-us-gov:kms:us-gov-west-1:{'1' * 12}:key/{'k' * 36}",
-}
-
-
-def test_the_policys_length_is_known_before(assembly, with_jobs):
-    """IAM refuses a longer one, in the middle of a deployment."""
-    for each in (assembly, with_jobs):
-        [policy] = each.template("Storage").resources["JobRole"]["Properties"]["Policies"]
-        text = json.dumps(resolved(policy["PolicyDocument"]), separators=(",", ":"))
-        estimate = each.plan.data_access.policy_characters
-        assert len(text) <= estimate < 1.5 * len(text)
-    assert estimate < MOST_POLICY_CHARACTERS
 
 
 def test_a_bucket_that_is_written_to_alone_is_read_only_below_that(sources, tmp_path):

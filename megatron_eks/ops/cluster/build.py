@@ -14,7 +14,7 @@ from megatron_eks.ops.cluster import outputs
 from megatron_eks.ops.cluster.build_records import BASE, Records, revision
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import FAILED, INTERRUPTED, NOT_FOUND, USAGE, Failure
-from megatron_eks.plan.cluster.builds import ImagePlan
+from megatron_eks.plan.cluster.images import ImagePlan
 
 _POLL_SECONDS = 5
 # The project gives up after four hours, and may have waited for a machine before.

@@ -14,8 +14,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.cluster.builds import DIGEST
-from megatron_eks.plan.cluster.images import REPOSITORIES
+from megatron_eks.plan.cluster.images import DIGEST, REPOSITORIES
 from megatron_eks.project import IN_CHECKOUT, ROOT
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from botocore.client import BaseClient
 
     from megatron_eks.ops.aws.tools import Tools
-    from megatron_eks.plan.cluster.builds import ImagePlan
+    from megatron_eks.plan.cluster.images import ImagePlan
 
     _Described = Mapping[str, Any]
 

@@ -20,7 +20,7 @@ from megatron_eks.ops.cluster.build import chosen_of, ended, no_base, not_deploy
 from megatron_eks.ops.cluster.build_records import BASE, Records, digest_of
 from megatron_eks.ops.failure import FAILED, NOT_FOUND, Failure
 from megatron_eks.own_images import stage_own
-from megatron_eks.plan.cluster.builds import ImagePlan
+from megatron_eks.plan.cluster.images import ImagePlan
 from megatron_eks.project import ROOT
 
 _ENGINES = ("docker", "podman")

@@ -18,9 +18,8 @@ from megatron_eks.config.errors import Path as Place
 from megatron_eks.config.job import AnyJob, MegatronBridgeJob, MegatronJob, MegatronRun
 from megatron_eks.ops.programs import python_with
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.arguments import megatron_arguments, options_among
+from megatron_eks.plan.jobs.arguments import as_options, megatron_arguments, options_among
 from megatron_eks.plan.jobs.models import model_shape
-from megatron_eks.plan.jobs.options.recipes import as_options
 from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
 from megatron_eks.plan.jobs.training import job_layout
 from megatron_eks.project import GET_PROGRAMS

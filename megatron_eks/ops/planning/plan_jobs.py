@@ -9,7 +9,7 @@ from megatron_eks.ops.planning.plan_json import SIZES
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cost import JobCost, job_cost
 from megatron_eks.plan.jobs.job import ARCHIVE, JobPlan, Training
-from megatron_eks.plan.jobs.placement import placement
+from megatron_eks.plan.jobs.queue import placement
 from megatron_eks.plan.jobs.resources import Resources
 from megatron_eks.predict.goodput import Goodput
 from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, MemoryEstimate

@@ -6,16 +6,9 @@ from datetime import MAXYEAR, MINYEAR, UTC, date, datetime
 from typing import Literal
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
-from megatron_eks.config.cluster import (
-    Capacity,
-    CapacityBlock,
-    ClusterConfig,
-    GpuPool,
-    OnDemand,
-    Reservation,
-)
+from megatron_eks.config.cluster import Capacity, CapacityBlock, ClusterConfig, GpuPool, Reservation
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, warning
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.plan.cluster.zones import check_arn_region
 
 _BLOCK_WARNING_DAYS = 3
@@ -31,13 +24,20 @@ def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
     for index, pool in enumerate(config.gpu_pools):
         capacity = pool.capacity
         path: Path = ("gpu_pools", index)
-        if pool.placement_group is False and isinstance(capacity, OnDemand) and pool.max_nodes > 1:
-            yield from _apart((*path, "placement_group"), pool.instance_type)
         if isinstance(capacity, CapacityBlock):
             yield from _window((*path, "capacity", "ends_at"), capacity, today)
-            yield from _block_type((*path, "capacity", "type"), pool.instance_type)
+            instance = INSTANCES.get(pool.instance_type)
+            if instance is not None and not instance.capacity_blocks:
+                found = f"AWS sells no Capacity Blocks of {pool.instance_type}"
+                remedy = "use type: on_demand, reservation or spot"
+                yield Finding(Code.CAPACITY_BLOCK_TYPE, (*path, "capacity", "type"), found, remedy)
         if isinstance(capacity, Reservation | CapacityBlock):
-            yield from _placement((*path, "placement_group"), pool)
+            if pool.placement_group is True:
+                found = (
+                    "a new placement group holds nothing of a reservation that was made before it"
+                )
+                remedy = "use auto: reserved nodes stand where their reservation is"
+                yield Finding(Code.PLACEMENT_GROUP, (*path, "placement_group"), found, remedy)
             # A group may hold reservations of several types and zones.
             owner, place = pool, (*path, "capacity", "id")
             if is_group(capacity.id):
@@ -80,30 +80,6 @@ def _day(moment: datetime) -> date:
     """Return the day in UTC; of the first and last year its own, where UTC's may be none."""
     inside = MINYEAR < moment.year < MAXYEAR
     return (moment.astimezone(UTC) if inside else moment).date()
-
-
-def _block_type(path: Path, name: str) -> Iterator[Finding]:
-    instance = INSTANCES.get(name)
-    if instance is not None and not instance.capacity_blocks:
-        found = f"AWS sells no Capacity Blocks of {name}"
-        remedy = "use type: on_demand, reservation or spot"
-        yield Finding(Code.CAPACITY_BLOCK_TYPE, path, found, remedy)
-
-
-def _apart(path: Path, name: str) -> Iterator[Finding]:
-    """Warn of nodes with EFA all over a zone (EC2 User Guide, "Cluster placement groups")."""
-    instance = INSTANCES.get(name)
-    if instance is not None and instance.efa_interfaces:
-        found = f"EC2 may start nodes of {name} far from each other, and EFA is slower between them"
-        remedy = "use auto, or true: one placement group holds them together"
-        yield warning(Code.PLACEMENT_GROUP, path, found, remedy)
-
-
-def _placement(path: Path, pool: GpuPool) -> Iterator[Finding]:
-    if pool.placement_group is True:
-        found = "a new placement group holds nothing of a reservation that was made before it"
-        remedy = "use auto: reserved nodes stand where their reservation is"
-        yield Finding(Code.PLACEMENT_GROUP, path, found, remedy)
 
 
 def _shared(path: Path, reservation: str, pool: GpuPool, owner: GpuPool) -> Iterator[Finding]:

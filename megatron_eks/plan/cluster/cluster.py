@@ -13,16 +13,11 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.config.images import GithubSource
 from megatron_eks.config.job import AnyJob
 from megatron_eks.plan.cluster.access import check_access
-from megatron_eks.plan.cluster.builds import ImagePlan
 from megatron_eks.plan.cluster.capacity import check_capacity
 from megatron_eks.plan.cluster.data_access import DataAccess, plan_data_access
 from megatron_eks.plan.cluster.egress import check_egress
 from megatron_eks.plan.cluster.existing import check_existing, plan_notes
-from megatron_eks.plan.cluster.images import (
-    check_images,
-    check_source,
-    plan_images,
-)
+from megatron_eks.plan.cluster.images import ImagePlan, check_images, check_source, plan_images
 from megatron_eks.plan.cluster.lustre import check_lustre
 from megatron_eks.plan.cluster.network import (
     MINIMUM_IPS_PER_NODE,
@@ -44,9 +39,8 @@ from megatron_eks.plan.cluster.pools import (
 from megatron_eks.plan.cluster.queues import QueuePlan, check_scaling, plan_queues
 from megatron_eks.plan.cluster.releases import check_ami_releases, check_version
 from megatron_eks.plan.cluster.storage import StoragePlan, check_key, check_mount_path, plan_storage
-from megatron_eks.plan.cluster.tags import check_tags
 from megatron_eks.plan.cluster.teams import TeamPlan, check_teams, plan_directories, plan_teams
-from megatron_eks.plan.cluster.zones import check_region, check_zones
+from megatron_eks.plan.cluster.zones import check_region, check_tags, check_zones
 
 # Bounded warm addresses make the address budget of a subnet exact; network policies are off in the
 # VPC CNI unless asked for (VPC CNI README and EKS User Guide, "Configure network policies").

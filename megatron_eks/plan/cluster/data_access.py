@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
 
@@ -15,15 +15,8 @@ S3 = "s3://"
 PUSHED_DATA = "data"
 """Where `meks data push` puts files in the cluster's bucket; every job may read them."""
 
-MOST_POLICY_CHARACTERS = 10_240
-"""Of all policies inside a role, without white space (IAM User Guide, "IAM and STS quotas")."""
-
 POLICY_NAME = "Permissions"
 """Of the policy inside a role of this project."""
-
-# What the policy takes without what jobs name; for each bucket; and for each pattern of a key, at
-# the longest names of partitions. A test compares them with a real policy.
-_POLICY, _A_BUCKET, _A_PATTERN, _TRACKING = 620, 310, 26, 700
 
 # Where a pattern of Python's fnmatch begins.
 _PATTERN = re.compile(r"[*?\[]")
@@ -73,20 +66,6 @@ class DataAccess:
     def is_named(self) -> bool:
         """Whether the role allows more than it would without job files."""
         return bool(self.grants or self.trackers)
-
-    @property
-    def policy_characters(self) -> int:
-        """Length of the role's policy, or a little more."""
-        patterns = [
-            f"{each.bucket}{pattern}"
-            for each in self.buckets
-            # What is read or written is listed too.
-            for pattern in 2 * (*each.read, *each.write)
-        ]
-        buckets = sum(_A_BUCKET + len(each.bucket) for each in self.buckets)
-        trackers = sum(map(len, self.trackers), _TRACKING) if self.trackers else 0
-        patterned = sum(_A_PATTERN + len(pattern) for pattern in patterns)
-        return _POLICY + buckets + patterned + trackers
 
 
 def plan_data_access(jobs: Iterable[AnyJob]) -> DataAccess:
@@ -200,28 +179,6 @@ def check_exported(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
                 )
                 remedy = "give the job a prefix outside of it, or set export_changes: false"
                 yield Finding(Code.SHARED_S3_CHECKPOINTS, path, found, remedy)
-
-
-def check_policy(jobs: Sequence[tuple[AnyJob, str]]) -> Iterator[tuple[str, Finding]]:
-    """Yield, with its file, the last URI where all name more than a role's policy can hold."""
-    for team in dict.fromkeys(job.team for job, _ in jobs):
-        yield from _check_role([(job, file) for job, file in jobs if job.team == team])
-
-
-def _check_role(jobs: Sequence[tuple[AnyJob, str]]) -> Iterator[tuple[str, Finding]]:
-    size = plan_data_access(job for job, _ in jobs).policy_characters
-    if size > MOST_POLICY_CHARACTERS:
-        found = (
-            f"with what the other jobs name, the policy of the jobs' role has {size:,} characters, "
-            f"and IAM takes {MOST_POLICY_CHARACTERS:,}"
-        )
-        remedy = "name folders that several jobs share, or fewer and shorter URIs"
-        file, path = [
-            (file, path)
-            for job, file in jobs
-            for path, _ in (*mlflow_arns(job), *s3_inputs(job), *s3_outputs(job))
-        ][-1]
-        yield file, Finding(Code.S3_POLICY_TOO_LONG, path, found, remedy)
 
 
 def check_bucket(path: Path, uri: str) -> Iterator[Finding]:

@@ -21,7 +21,15 @@ def plan_notes(config: ClusterConfig, data_access: DataAccess) -> Iterator[str]:
     if config.existing_cluster is not None:
         yield from _existing_cluster(config, config.existing_cluster)
     elif not makes_vpc(config):
-        yield from _existing_vpc(config)
+        nodes = nodes_by_zone(config, config.network.private_subnets)
+        for zone, subnet in config.network.private_subnets.items():
+            yield f"{subnet} needs {node_addresses(nodes[zone])} free addresses for nodes and pods"
+        endpoints = f"endpoints for {', '.join(REQUIRED_ENDPOINTS)}"
+        out = "a way out (NAT or proxy)" if config.network.nat_gateways else endpoints
+        yield (
+            f"the private subnets need {out}, a route to S3 (a gateway endpoint costs nothing), "
+            "and DNS hostnames switched on in the VPC"
+        )
     if config.storage.lustre.existing is not None:
         lustre = config.storage.lustre.existing
         yield f"{lustre.id} must admit the nodes on TCP 988 and 1018-1023, and reach them there"
@@ -47,18 +55,6 @@ def plan_notes(config: ClusterConfig, data_access: DataAccess) -> Iterator[str]:
             f"copy the images of other registries to {config.images.mirror}, each under its own "
             "path and digest; `meks plan -o json` lists them as `mirrored_images`"
         )
-
-
-def _existing_vpc(config: ClusterConfig) -> Iterator[str]:
-    nodes = nodes_by_zone(config, config.network.private_subnets)
-    for zone, subnet in config.network.private_subnets.items():
-        yield f"{subnet} needs {node_addresses(nodes[zone])} free addresses for nodes and pods"
-    endpoints = f"endpoints for {', '.join(REQUIRED_ENDPOINTS)}"
-    out = "a way out (NAT or proxy)" if config.network.nat_gateways else endpoints
-    yield (
-        f"the private subnets need {out}, a route to S3 (a gateway endpoint costs nothing), and "
-        "DNS hostnames switched on in the VPC"
-    )
 
 
 def _existing_cluster(config: ClusterConfig, name: str) -> Iterator[str]:
@@ -112,7 +108,10 @@ def check_existing(config: ClusterConfig) -> Iterator[Finding]:
         found = "the nodes are new, and get a group with the rules that EFA needs"
         path = ("network", "node_security_group_id")
         yield Finding(Code.EXISTING_VPC, path, found, "leave it out, or name an existing_cluster")
-    yield from _ranges(config)
+    if not makes_vpc(config) and "vpc_cidr" not in config.network.model_fields_set:
+        found = "no address range of the VPC, so rules and network policies admit private ones"
+        remedy = "set it to the VPC's range"
+        yield warning(Code.VPC_RANGE_UNKNOWN, ("network", "vpc_cidr"), found, remedy)
 
 
 def _subnets(config: ClusterConfig) -> Iterator[Finding]:
@@ -159,7 +158,6 @@ def _missing_subnets(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _cluster(config: ClusterConfig) -> Iterator[Finding]:
-    """Require a place for the file systems that are made, and nothing that nobody would make."""
     network, storage = config.network, config.storage
     makes = storage.lustre.existing is None or storage.efs
     if makes and (network.vpc_id is None or network.node_security_group_id is None):
@@ -183,10 +181,3 @@ def _cluster(config: ClusterConfig) -> Iterator[Finding]:
         found = "a bastion comes with a cluster that is made"
         place = ("access", "private_route")
         yield Finding(Code.EXISTING_CLUSTER, place, found, "use vpn or cloudshell")
-
-
-def _ranges(config: ClusterConfig) -> Iterator[Finding]:
-    if not makes_vpc(config) and "vpc_cidr" not in config.network.model_fields_set:
-        found = "no address range of the VPC, so rules and network policies admit private ones"
-        remedy = "set it to the VPC's range"
-        yield warning(Code.VPC_RANGE_UNKNOWN, ("network", "vpc_cidr"), found, remedy)

@@ -1,18 +1,101 @@
 """The container images: where they are kept, their bases and build arguments."""
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 from megatron_eks.catalog.gpus import FIRST_CUDA, is_older
-from megatron_eks.catalog.images import Image
+from megatron_eks.catalog.images import Image, TagStrategy, TestLevel, title
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.catalog.pins import BUILD_ARGUMENTS
+from megatron_eks.catalog.pins import BUILD_ARGUMENTS, NODE_DRIVER_VERSION, POD_UID
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
-from megatron_eks.config.images import GithubSource
-from megatron_eks.plan.cluster.builds import OWN_ARGUMENTS, ImagePlan
+from megatron_eks.config.images import GithubSource, OwnImage
 from megatron_eks.plan.cluster.zones import check_partition
+
+# Disk: 128 GB, and 256 GB for the image that needs some 120 GB while it is built (CodeBuild User
+# Guide, "On-demand environment types", read 2026-11).
+BUILD_MACHINES: dict[Image, str] = {
+    "megatron": "BUILD_GENERAL1_XLARGE",
+    "fsdp": "BUILD_GENERAL1_LARGE",
+}
+
+
+# CodeBuild's phases run steps of this program, which `meks build --local` runs as well.
+PROGRAM, OWN_PROGRAM = (f"assets/codebuild/build_{name}.py" for name in ("image", "own"))
+"""In a checkout, and in the copy of its files that a build gets."""
+CONTEXT = "context"
+"""Where such a copy has the folder of an image of the user's."""
+REPORTS = "/tmp/megatron-eks-build/reports"  # noqa: S108 -- a build machine is one build's
+REPORT_GROUP = "selftest"
+"""CodeBuild puts the project's name before it."""
+DIGEST = "IMAGE_DIGEST"
+"""What a build exports: CodeBuild keeps it with the build, where no other build can write."""
+
+
+OWN_ARGUMENTS = {"NODE_DRIVER_VERSION": NODE_DRIVER_VERSION, "POD_UID": str(POD_UID)}
+"""What a Dockerfile of the user's gets besides BASE_IMAGE, which is known when a build starts."""
+
+
+@dataclass(frozen=True)
+class ImagePlan:
+    """One container image, and the tag of what this checkout builds."""
+
+    name: str
+    repository: str
+    tag: str
+    """Hash of the build context and of the arguments."""
+    build_args: Mapping[str, str]
+    """Of all that the Dockerfile declares, which has no defaults."""
+    test_level: TestLevel = "standard"
+    tag_strategy: TagStrategy = "auto"
+    """What tag an image gets beside that of its content."""
+    own: OwnImage | None = None
+    """What the cluster file says of an image of the user's."""
+
+    @property
+    def title(self) -> str:
+        """How its logical ids begin."""
+        return title(self.name)
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """In the stack's outputs: of its URI, and of its project of CodeBuild."""
+        return f"{self.title}Image", f"{self.title}BuildProject"
+
+    @property
+    def base(self) -> Image | None:
+        """The image of ours that one of the user's starts from."""
+        return self.own.base if self.own else None
+
+    @property
+    def program(self) -> str:
+        """What runs the steps of its build."""
+        return PROGRAM if self.own is None else OWN_PROGRAM
+
+    @property
+    def machine(self) -> str:
+        """What CodeBuild builds it on."""
+        largest = "megatron" in (self.name, self.base)
+        return BUILD_MACHINES["megatron" if largest else "fsdp"]
+
+    def environment(self, repository: str) -> dict[str, str]:
+        """Return the variables that say to `assets/codebuild/build_image.py` what to do."""
+        found = {
+            "IMAGE_NAME": self.name,
+            "REPOSITORY_URI": repository,
+            "IMAGE_TAG": self.tag,
+            "BUILD_ARGS": json.dumps(dict(self.build_args), sort_keys=True),
+            "TEST_LEVEL": self.test_level,
+            "TAG_STRATEGY": self.tag_strategy,
+        }
+        if self.own is not None:
+            found |= {"DOCKERFILE": self.own.dockerfile, "TEST": self.own.test}
+            found |= {"BASE": self.own.base} if self.own.base else {}
+        return found
+
 
 REPOSITORIES: dict[Image, str] = {
     "megatron": "megatron-training",
@@ -51,15 +134,44 @@ def build_arguments(config: ClusterConfig, image: Image) -> dict[str, str]:
     return {**BUILD_ARGUMENTS[image], **getattr(config.images, image).build_args}
 
 
+# `post_build` runs even after a build that failed; the step `push` pushes only what was tested.
+PHASES = {
+    "pre_build": ("check", "login"),
+    "build": ("build", "test"),
+    "post_build": ("push",),
+}
+"""Phases of CodeBuild, and the steps of our program that each runs."""
+
+
+def buildspec(program: str = PROGRAM) -> str:
+    """Return the buildspec of builds by a program, as JSON, which is YAML."""
+    phases = {
+        phase: {"commands": [f"python3 {program} {step}" for step in steps]}
+        for phase, steps in PHASES.items()
+    }
+    phases["post_build"]["commands"].append(f'export {DIGEST}="$(python3 {program} digest)"')
+    return json.dumps(
+        {
+            "version": 0.2,
+            "env": {"exported-variables": [DIGEST]},
+            "phases": phases,
+            "reports": {
+                REPORT_GROUP: {
+                    "files": ["*.xml"],
+                    "base-directory": REPORTS,
+                    "file-format": "JUNITXML",
+                }
+            },
+        },
+        indent=2,
+    )
+
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Arguments stand in the template and in the history of the image (Docker, "Build variables").
 _SECRET_NAME = re.compile(
-    r"(.*_)?(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|SECRET_KEY|CREDENTIALS?)"
-)
-_SECRET_VALUE = re.compile(
-    r"hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|AKIA[A-Z0-9]{16}"
-    r"|nvapi-[\w-]{20,}|-----BEGIN"
+    r"(.*_)?(TOKEN|SECRET|PASSWORD|PASSWD|(API|NGC)_?KEY|PRIVATE_KEY|SECRET_KEY|CREDENTIALS?)"
 )
 
 # What the Dockerfile compares as a whole: sha256sum's line, and `git rev-parse HEAD`.
@@ -92,7 +204,7 @@ def check_images(config: ClusterConfig) -> Iterator[Finding]:
                 found = f"{name!r} is no name of an argument"
                 remedy = "use letters, digits and '_', not starting with a digit"
                 yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
-            elif _SECRET_NAME.fullmatch(name.upper()) or _SECRET_VALUE.search(value):
+            elif _SECRET_NAME.fullmatch(name.upper()):
                 found = f"{name} looks like a secret, and everybody with the image can read it"
                 remedy = "remove and replace it; jobs take tokens from a Secret: token_secret"
                 yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
@@ -140,12 +252,12 @@ def check_base(path: Path, image: str, config: ClusterConfig) -> Iterator[Findin
         remedy = "write REGISTRY/NAME:TAG, in lowercase, without https:// and blanks"
         yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
         return
-    if _is_floating(image):
+    name, _, tag = image.rpartition("/")[2].partition(":")
+    if "@" not in image and name and tag in {"", "latest"}:
         found = f"{image} is another image after each release, under one tag of ours"
         remedy = "name a release, best with its digest: IMAGE:TAG@sha256:..."
         yield warning(Code.BUILD_ARGUMENT, path, found, remedy)
-    name = image.partition("@")[0]
-    if _ARM.search(name):
+    if _ARM.search(image.partition("@")[0]):
         found = f"{image} is made for ARM processors, and all nodes and builds here have x86-64"
         yield Finding(Code.BUILD_ARGUMENT, path, found, "use the tag of the same image for x86-64")
     yield from _too_old(path, image, config)
@@ -164,12 +276,6 @@ def _too_old(path: Path, image: str, config: ClusterConfig) -> Iterator[Finding]
         remedy = f"use an image with CUDA {first} or later"
         # Other pools may run it, and a fork's Dockerfile may bring another PyTorch.
         yield warning(Code.BUILD_ARGUMENT, path, found, remedy)
-
-
-def _is_floating(image: str) -> bool:
-    """Tell whether an image is named without a release: no tag, or the one that moves."""
-    name, _, tag = image.rpartition("/")[2].partition(":")
-    return "@" not in image and bool(name) and tag in {"", "latest"}
 
 
 # git-check-ref-format(1), besides what the form of the key refuses.

@@ -1,6 +1,6 @@
 """The FSx for Lustre file systems: size, zones, EFA and data repositories."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,8 +9,8 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
-from megatron_eks.config.storage import DataRepository, ExistingLustre, Lustre
-from megatron_eks.plan.cluster.data_repositories import check_repositories
+from megatron_eks.config.storage import DataRepository, Lustre
+from megatron_eks.plan.cluster.data_access import check_bucket
 from megatron_eks.plan.cluster.egress import has_no_way_out
 from megatron_eks.plan.cluster.network import makes_vpc
 
@@ -131,10 +131,29 @@ def check_lustre(config: ClusterConfig) -> Iterator[Finding]:
     yield from _deployment(lustre)
     yield from _zones(config)
     if lustre.efa:
-        yield from _efa_clients(config)
+        if has_no_way_out(config) and config.existing_cluster is None:
+            found = (
+                "nodes have no way to AWS's set-up of the client (docs.aws.amazon.com), and mount "
+                "over TCP without it"
+            )
+            remedy = "set network.proxy, use a NAT gateway, or set efa: false"
+            yield warning(Code.LUSTRE_EFA, (*_LUSTRE, "efa"), found, remedy)
+        for index, pool in enumerate(config.gpu_pools):
+            if pool.instance_type in INSTANCES and not reaches_lustre_over_efa(pool.instance_type):
+                found = (
+                    f"{pool.instance_type} reaches Lustre over TCP alone, so its EFA is paid unused"
+                )
+                remedy = "set storage.lustre.efa: false, or use p5 and later"
+                yield warning(Code.LUSTRE_EFA, ("gpu_pools", index, "instance_type"), found, remedy)
     yield from check_repositories(lustre)
     if lustre.existing is not None:
-        yield from _existing(lustre.existing, config.region)
+        suffix = "amazonaws.com.cn" if config.region.startswith("cn-") else "amazonaws.com"
+        wanted = f"{lustre.existing.id}.fsx.{config.region}.{suffix}"
+        name = lustre.existing.dns_name
+        if name.endswith((".amazonaws.com", ".amazonaws.com.cn")) and name != wanted:
+            found = f"{name} is not where {lustre.existing.id} is reached in {config.region}"
+            place = (*_LUSTRE, "existing", "dns_name")
+            yield Finding(Code.LUSTRE_EXISTING, place, found, f"use {wanted}")
         if makes_vpc(config):
             found = (
                 "the file system is in a VPC that exists, and nodes get a new one, without a way"
@@ -214,27 +233,58 @@ def _zones(config: ClusterConfig) -> Iterator[Finding]:
             yield warning(Code.POOLS_ACROSS_ZONES, place, found, remedy)
 
 
-def _efa_clients(config: ClusterConfig) -> Iterator[Finding]:
-    if has_no_way_out(config) and config.existing_cluster is None:
-        found = (
-            "nodes have no way to AWS's set-up of the client (docs.aws.amazon.com), and mount over "
-            "TCP without it"
-        )
-        remedy = "set network.proxy, use a NAT gateway, or set efa: false"
-        yield warning(Code.LUSTRE_EFA, (*_LUSTRE, "efa"), found, remedy)
-    for index, pool in enumerate(config.gpu_pools):
-        if pool.instance_type in INSTANCES and not reaches_lustre_over_efa(pool.instance_type):
-            found = f"{pool.instance_type} reaches Lustre over TCP alone, so its EFA is paid unused"
-            remedy = "set storage.lustre.efa: false, or use p5 and later"
-            yield warning(Code.LUSTRE_EFA, ("gpu_pools", index, "instance_type"), found, remedy)
+_MOST_REPOSITORIES = 8  # FSx API, CreateDataRepositoryAssociation
+_PATH: Path = ("storage", "lustre", "data_repositories")
 
 
-def _existing(existing: ExistingLustre, region: str) -> Iterator[Finding]:
-    """Compare a DNS name with the form that FSx gives to all of them."""
-    suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    wanted = f"{existing.id}.fsx.{region}.{suffix}"
-    name = existing.dns_name
-    if name.endswith((".amazonaws.com", ".amazonaws.com.cn")) and name != wanted:
-        found = f"{name} is not where {existing.id} is reached in {region}"
-        place = (*_LUSTRE, "existing", "dns_name")
-        yield Finding(Code.LUSTRE_EXISTING, place, found, f"use {wanted}")
+def check_repositories(lustre: Lustre) -> Iterator[Finding]:
+    """Yield repositories that FSx does not take, or that write over each other."""
+    repositories, path = lustre.data_repositories, _PATH
+    if repositories and lustre.existing is not None:
+        found = "the file system exists, and so do its data repositories"
+        yield Finding(Code.LUSTRE_EXISTING, path, found, "leave them out")
+    if len(repositories) > _MOST_REPOSITORIES:
+        found = f"{len(repositories)} data repositories"
+        yield Finding(Code.LUSTRE_REPOSITORY, path, found, "use at most 8 for a file system")
+    for index, repository in enumerate(repositories):
+        yield from check_bucket((*path, index, "s3_uri"), repository.s3_uri)
+        yield from _overlapping(repositories, index)
+        if "*" in repository.s3_uri:
+            # FSx API, CreateDataRepositoryAssociation.DataRepositoryPath: s3://BUCKET/PREFIX/.
+            found = f"{repository.s3_uri} is a pattern, and FSx shows a whole prefix"
+            place, remedy = (*path, index, "s3_uri"), "name the prefix alone"
+            yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy)
+        if f"{repository.path}/".startswith(f"{lustre.mount_path}/"):
+            found = f"jobs would see it at {lustre.mount_path}{repository.path}"
+            below = repository.path.removeprefix(lustre.mount_path) or "/data, for example"
+            remedy = f"leave out the mount: {below}"
+            yield warning(Code.LUSTRE_REPOSITORY, (*path, index, "path"), found, remedy)
+        if repository.export_changes and lustre.per_zone:
+            found = "several file systems would write to the same prefix"
+            place = (*path, index, "export_changes")
+            remedy = "set it to false, or per_zone to false"
+            yield Finding(Code.LUSTRE_PER_ZONE, place, found, remedy)
+
+
+def _overlapping(repositories: Sequence[DataRepository], index: int) -> Iterator[Finding]:
+    repository, path = repositories[index], _PATH
+    for other in repositories[:index]:
+        if _overlap(repository.path, other.path):
+            found = f"{repository.path} and {other.path} overlap"
+            remedy = "use directories of which none holds another"
+            yield Finding(Code.LUSTRE_REPOSITORY, (*path, index, "path"), found, remedy)
+        place = (*path, index, "s3_uri")
+        if repository.s3_uri.rstrip("/") == other.s3_uri.rstrip("/"):
+            found = f"{repository.s3_uri} is shown as {other.path} already"
+            yield Finding(Code.LUSTRE_REPOSITORY, place, found, "show each prefix once")
+        elif _overlap(repository.s3_uri, other.s3_uri):
+            # FSx for Lustre User Guide, "Linking your file system to an Amazon S3 bucket":
+            # not even where both are only read.
+            found = f"{repository.s3_uri} and {other.s3_uri} overlap"
+            remedy = "use prefixes of which none holds another"
+            yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy)
+
+
+def _overlap(one: str, other: str) -> bool:
+    one, other = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
+    return one.startswith(other) or other.startswith(one)

@@ -199,7 +199,14 @@ def check_network(config: ClusterConfig) -> Iterator[Finding]:
     vpc, vpc_problem = parse_network(("network", "vpc_cidr"), network.vpc_cidr)
     service, service_problem = parse_network(("network", "service_cidr"), network.service_cidr)
     yield from (problem for problem in (vpc_problem, service_problem) if problem)
-    yield from _endpoints(config)
+    names = config.network.interface_endpoints
+    for index, name in enumerate(names):
+        if name not in INTERFACE_ENDPOINTS:
+            path: Path = ("network", "interface_endpoints", index)
+            short = name.removeprefix(f"com.amazonaws.{config.region}.")
+            remedy = OTHER_ENDPOINTS.get(short) or choices(short, INTERFACE_ENDPOINTS)
+            yield Finding(Code.NOT_ALLOWED, path, f"unknown endpoint {name!r}", remedy)
+    yield from check_listed_once(("network", "interface_endpoints"), names)
     if vpc_problem or service_problem:
         return
     known = makes_vpc(config) or "vpc_cidr" in network.model_fields_set
@@ -221,19 +228,7 @@ def check_network(config: ClusterConfig) -> Iterator[Finding]:
         yield from _address_budget(config)
 
 
-def _endpoints(config: ClusterConfig) -> Iterator[Finding]:
-    names = config.network.interface_endpoints
-    for index, name in enumerate(names):
-        if name not in INTERFACE_ENDPOINTS:
-            path: Path = ("network", "interface_endpoints", index)
-            short = name.removeprefix(f"com.amazonaws.{config.region}.")
-            remedy = OTHER_ENDPOINTS.get(short) or choices(short, INTERFACE_ENDPOINTS)
-            yield Finding(Code.NOT_ALLOWED, path, f"unknown endpoint {name!r}", remedy)
-    yield from check_listed_once(("network", "interface_endpoints"), names)
-
-
 def _vpc_range(vpc: IPv4Network, *, made: bool) -> Finding | None:
-    """Say what is wrong with the range of a VPC."""
     path: Path = ("network", "vpc_cidr")
     if made and not any(vpc.subnet_of(IPv4Network(each)) for each in PRIVATE_RANGES):
         found = f"{vpc} is not private, so pods could not reach the real owners of its addresses"

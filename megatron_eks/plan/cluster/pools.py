@@ -149,7 +149,13 @@ def check_pools(config: ClusterConfig) -> Iterator[Finding]:
         if pool.instance_type not in INSTANCES:
             yield _unknown_instance(("gpu_pools", index, "instance_type"), pool.instance_type)
         else:
-            yield from _unknown_facts(("gpu_pools", index, "instance_type"), pool)
+            instance = INSTANCES[pool.instance_type]
+            if instance.gpu.tflops_bf16 is None:
+                found = f"the dense bf16 peak of {instance.gpu.name} is unknown"
+                remedy = "judge runs by tokens a second: MFU and predicted times need the peak"
+                yield warning(
+                    Code.UNKNOWN_FACT, ("gpu_pools", index, "instance_type"), found, remedy
+                )
         managed = config.existing_cluster is None
         yield from _labels(("gpu_pools", index, "labels"), pool.labels, managed=managed)
     used = {config.system_nodes.instance_type, *(pool.instance_type for pool in config.gpu_pools)}
@@ -198,17 +204,7 @@ def _model(gpu: str) -> str:
     return re.split("[- ]", gpu)[0].lower()
 
 
-def _unknown_facts(path: Path, pool: GpuPool) -> Iterator[Finding]:
-    """Name what depends on a fact that nobody has published."""
-    instance = INSTANCES[pool.instance_type]
-    if instance.gpu.tflops_bf16 is None:
-        found = f"the dense bf16 peak of {instance.gpu.name} is unknown"
-        remedy = "judge runs by tokens a second: MFU and predicted times need the peak"
-        yield warning(Code.UNKNOWN_FACT, path, found, remedy)
-
-
 def _labels(path: Path, labels: dict[str, str], *, managed: bool) -> Iterator[Finding]:
-    """Name labels that Kubernetes, or EKS where it makes the nodes, does not take."""
     for key, value in labels.items():
         domain = key.split("/")[0] if "/" in key else ""
         if any(

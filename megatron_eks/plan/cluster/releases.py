@@ -90,7 +90,6 @@ def check_ami_releases(config: ClusterConfig, today: date) -> Iterator[Finding]:
 
 
 def _wrong(release: str, version: str, today: date) -> str | None:
-    """Say what is wrong with a release; None: nothing."""
     day = release.rpartition("-")[2]
     if not re.fullmatch(re.escape(version) + r"\.\d+-\d{8}", release):
         return f"{release!r} is not an AMI release of Kubernetes {version}"

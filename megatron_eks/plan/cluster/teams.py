@@ -19,12 +19,7 @@ from megatron_eks.plan.cluster.data_access import (
     split,
 )
 from megatron_eks.plan.cluster.network import check_listed_once
-from megatron_eks.plan.cluster.platform import (
-    CHECKED_NODES,
-    QuotaPlan,
-    is_reserved,
-    plan_quotas,
-)
+from megatron_eks.plan.cluster.platform import CHECKED_NODES, QuotaPlan, is_reserved, plan_quotas
 from megatron_eks.plan.cluster.storage import SHARED_DIRECTORIES, SharedDirectories, subfolder
 from megatron_eks.plan.cluster.zones import check_partition
 

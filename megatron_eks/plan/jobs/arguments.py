@@ -6,10 +6,13 @@ Every argument is one of `megatron/training/arguments.py` and `config/*.py` at c
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from megatron_eks.catalog.megatron_conflicts import TABLE
+from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
 from megatron_eks.config.training import MegatronData, MegatronTraining, Parallelism
 from megatron_eks.plan.jobs import tracking
+from megatron_eks.plan.jobs.models import BY_HAND
 from megatron_eks.predict.layout import Layout
 
 Option = tuple[str, ...]
@@ -23,6 +26,15 @@ def options_among(words: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
     starts = [index for index, word in enumerate(words) if word.startswith("--")]
     for start, end in pairwise([*starts, len(words)]):
         yield start, words[start:end]
+
+
+def given(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the options among words, each with its values."""
+    found = {}
+    for _, (word, *rest) in options_among(words):
+        name, equals, value = word.partition("=")
+        found[name] = (value,) if equals else tuple(rest)
+    return found
 
 
 def options(**values: str | float | None) -> tuple[str, ...]:
@@ -43,7 +55,7 @@ def megatron_arguments(
 
     What the job file says itself takes the place of a default, and does not stand beside it.
     """
-    given = {word.partition("=")[0] for word in job.extra_args}
+    own = given(job.extra_args)
     options = (
         *_model(model),
         *_experts(model),
@@ -53,7 +65,7 @@ def megatron_arguments(
         *_checkpoint(job),
         *_operation(job, log_directory),
     )
-    words = (word for option in options if option[0] not in given for word in option)
+    words = (word for option in options if option[0] not in own for word in option)
     return (*words, *job.extra_args)
 
 
@@ -94,7 +106,6 @@ def _model(model: ModelShape) -> Iterator[Option]:
 
 
 def _named(block: object, keys: str) -> Iterator[Option]:
-    """Yield options that are called as the keys of a block are."""
     for key in keys.split():
         value = getattr(block, key)
         word = value if isinstance(value, str) else _number(value)
@@ -141,11 +152,7 @@ def _parallelism(parallelism: Parallelism, layout: Layout) -> Iterator[Option]:
 
 def fp8_recipe(words: Sequence[str]) -> str:
     """Return the recipe of FP8 that further arguments choose, or Megatron's default."""
-    for word, after in pairwise([*words, ""]):
-        option, _, value = word.partition("=")
-        if option == "--fp8-recipe":
-            return value or after
-    return "delayed"
+    return (given(words).get("--fp8-recipe") or ("delayed",))[0]
 
 
 def _training(training: MegatronTraining, recipe: str) -> Iterator[Option]:
@@ -234,8 +241,8 @@ def keeps_saved_schedule(job: MegatronRun) -> bool:
     """Tell whether a job asks for the schedule of its checkpoint instead of its own."""
     setting = "use_checkpoint_opt_param_scheduler"
     overrides = job.overrides if isinstance(job, MegatronBridgeJob) else {}
-    given = {word.lstrip("-").replace("-", "_") for word in job.extra_args}
-    return setting in given or bool(overrides.get(f"scheduler.{setting}"))
+    names = {name.lstrip("-").replace("-", "_") for name in given(job.extra_args)}
+    return setting in names or bool(overrides.get(f"scheduler.{setting}"))
 
 
 def decay_iters(training: MegatronTraining) -> int:
@@ -248,3 +255,31 @@ def decay_iters(training: MegatronTraining) -> int:
 def _number(value: float) -> str:
     """Write a number without a trailing `.0`; `1e-05` and `0.1` stay as they are."""
     return str(value) if isinstance(value, int) else repr(value).removesuffix(".0")
+
+
+# These are Megatron-LM's options by Bridge's names. What a recipe may set itself (a score function,
+# another optimizer) is not missing where an override needs it: only what follows from the job file
+# is compared.
+_BLOCKS = ("model", "ddp", "optimizer", "scheduler", "validation", "comm_overlap")
+# By another name than Megatron-LM's setting.
+_SETTINGS = {
+    "num_layers_in_first_pipeline_stage": "decoder_first_pipeline_num_layers",
+    "num_layers_in_last_pipeline_stage": "decoder_last_pipeline_num_layers",
+}
+_ASKED = BY_HAND | {*TABLE["asked_of_bridge"].split()}
+
+
+def as_options(job: MegatronBridgeJob) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield overrides that Megatron-LM can be asked about, with the words that say the same."""
+    options = {setting: option for option, setting in OPTIONS.items()}
+    for name, setting, words in bridge_options(job):
+        if setting in _ASKED:
+            yield name, (options[setting], *words)
+
+
+def bridge_options(job: MegatronBridgeJob) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield overrides as options: a switch that is off is not given."""
+    for name, value in job.overrides.items():
+        block, _, field = name.partition(".")
+        if block in _BLOCKS and value is not False:
+            yield name, _SETTINGS.get(field, field), () if value is True else (str(value),)

@@ -61,7 +61,6 @@ def grace_seconds(checkpoint_bytes: int, lustre: LustrePlan) -> int:
 
 _DAY_SECONDS = 24 * 3600
 _HOUR_SECONDS = 3600
-_YEAR_SECONDS = 365 * _DAY_SECONDS
 # EC2 User Guide, "Spot Instance interruption notices": two minutes.
 _NOTICE_SECONDS, _SOON_SECONDS = 120, 1800
 _LITTLE_SECONDS = 60
@@ -78,56 +77,39 @@ def check_saving(
     job = changed(job, "checkpoint", interval=interval)
     saving = plan_saving(job, model, lustre)
     seconds = saving.checkpoint_bytes / saving.write_bytes_per_second
-    speed, (key, count) = job_speed(job, model, instance), steps(job)
+    speed, count = job_speed(job, model, instance), steps(job)[1]
     step = speed.step_seconds if speed else 0
     yield from _interval(job, instance, saving, step, count)
-    yield from _years(count * step, key)
-    yield from check_spot(job, pool, cluster, job.checkpoint.interval * step, seconds)
+    yield from _spot(job, pool, job.checkpoint.interval * step, seconds)
     # Steps of FSDP and DDP are short, and their ranks wait for most of a save.
     if isinstance(job, MegatronRun):
-        yield from _restarts(job, pool, count * step)
-        yield from _waiting(job, seconds)
+        minutes = job.runtime.distributed_timeout_minutes
+        if not job.checkpoint.async_save and seconds > minutes * 60:
+            found = f"{minutes} minutes, and ranks wait about {_shown(seconds)} for a checkpoint"
+            remedy = f"use {2 * int(seconds / 60 + 1)}, or checkpoint.async_save: true"
+            yield warning(Code.SAVE_TIME, ("runtime", "distributed_timeout_minutes"), found, remedy)
 
 
-def _waiting(job: MegatronRun, seconds: float) -> Iterator[Finding]:
-    """Yield a save that outlasts the barrier at its end (megatron/training/checkpointing.py)."""
-    minutes = job.runtime.distributed_timeout_minutes
-    if not job.checkpoint.async_save and seconds > minutes * 60:
-        found = f"{minutes} minutes, and ranks wait about {_shown(seconds)} for a checkpoint"
-        remedy = f"use {2 * int(seconds / 60 + 1)}, or checkpoint.async_save: true"
-        yield warning(Code.SAVE_TIME, ("runtime", "distributed_timeout_minutes"), found, remedy)
-
-
-def check_spot(
-    job: TrainingJob, pool: GpuPool, cluster: ClusterConfig, between: float, seconds: float
-) -> Iterator[Finding]:
-    """Yield ranks on several spot nodes that lose much when EC2 takes one of them back."""
+def _spot(job: TrainingJob, pool: GpuPool, between: float, seconds: float) -> Iterator[Finding]:
     # An elastic job goes on with the nodes that are left, from its last checkpoint.
     saved = seconds <= _NOTICE_SECONDS or job.runtime.elastic is not None
     quick = 0 < between <= _SOON_SECONDS and saved
-    if isinstance(pool.capacity, Spot) and job.nodes > 1 and not quick:
-        found = (
-            f"{job.nodes} nodes on spot: EC2 takes one with two minutes' notice, and all restart"
-        )
-        interval, needed = job.checkpoint.interval, list[str]()
-        often = int(interval * _SOON_SECONDS / between) if between else 0
-        if between and not saved:
-            found += f"; a checkpoint takes about {_shown(seconds)}"
-            lustre = cluster.storage.lustre
-            size = size_for(lustre, ceil(lustre.capacity_gib * seconds / _NOTICE_SECONDS))
-            needed.append(f"storage.lustre.capacity_gib: {size}")
-        if often and between > _SOON_SECONDS:
-            found += f"; {interval} steps between checkpoints take {_shown(between)}"
-            needed.append(f"checkpoint.interval: {often} at most")
-        change = " with ".join(needed) or "save often: checkpoint.interval"
-        remedy = f"use another kind of capacity, or {change}"
-        yield warning(Code.SPOT_GANG, ("nodes",), found, remedy)
+    if not isinstance(pool.capacity, Spot) or job.nodes == 1 or quick:
+        return
+    found = f"{job.nodes} nodes on spot: EC2 takes one with two minutes' notice, and all restart"
+    if between and not saved:
+        found += f"; a checkpoint takes about {_shown(seconds)}"
+    if between > _SOON_SECONDS:
+        found += f"; steps between checkpoints take {_shown(between)}"
+    often = int(job.checkpoint.interval * _SOON_SECONDS / between) if between else 0
+    remedy = "use another kind of capacity, or save often: checkpoint.interval"
+    remedy += f" {often} at most" if often and between > _SOON_SECONDS else ""
+    yield warning(Code.SPOT_GANG, ("nodes",), found, remedy)
 
 
 def _interval(
     job: TrainingJob, instance: InstanceType, saving: Saving, step: float, steps: int
 ) -> Iterator[Finding]:
-    """Yield an interval between saves that is far off the one of which most time counts."""
     interval = job.checkpoint.interval
     if not step or interval > steps:
         return
@@ -147,21 +129,6 @@ def _interval(
         found = f"{interval} steps take about {_shown(between)}, and a failure can lose all of them"
         remedy = f"use about {enough}, every {_shown(best)}: saves and failures then cost least"
         yield warning(Code.SAVE_TIME, ("checkpoint", "interval"), found, remedy)
-
-
-def _years(seconds: float, key: str) -> Iterator[Finding]:
-    if seconds > _YEAR_SECONDS:
-        found = f"the run takes about {seconds / _YEAR_SECONDS:.1f} years on these nodes"
-        remedy = "count optimizer steps, and not tokens or sequences; or use more nodes"
-        yield warning(Code.TAKES_YEARS, ("training", key), found, remedy)
-
-
-def _restarts(job: MegatronRun, pool: GpuPool, seconds: float) -> Iterator[Finding]:
-    """Yield a long run that may not start again; on spot `check_capacity` says so."""
-    if job.runtime.gang_restarts or seconds < _DAY_SECONDS or isinstance(pool.capacity, Spot):
-        return
-    found = f"the run takes about {_shown(seconds)}, and the first lost rank ends the job"
-    yield warning(Code.NO_RESTART, ("runtime", "gang_restarts"), found, "use 3, the default")
 
 
 def check_window(job: MegatronRun, cluster: ClusterConfig, today: date) -> Iterator[Finding]:

@@ -15,7 +15,6 @@ from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.arguments import options
 from megatron_eks.plan.jobs.job import MIB, JobPlan
 from megatron_eks.plan.jobs.models import unknown_preset
-from megatron_eks.plan.jobs.paths import outside
 from megatron_eks.plan.jobs.pods import Images, Program, task
 from megatron_eks.plan.jobs.resources import (
     Resources,
@@ -25,6 +24,7 @@ from megatron_eks.plan.jobs.resources import (
     whole_node,
 )
 from megatron_eks.plan.jobs.runtime import check_task
+from megatron_eks.plan.jobs.sources import outside
 from megatron_eks.predict.conversion import conversion, memory_bytes
 
 _CPU_MILLIS = 8000
@@ -54,7 +54,6 @@ def check(job: ConvertCheckpointJob, cluster: ClusterConfig) -> Iterator[Finding
 
 
 def _architecture(job: ConvertCheckpointJob) -> Iterator[Finding]:
-    """Yield a model for which upstream has no conversion."""
     name = ARCHITECTURE_OF.get(job.model)
     if name in ARCHITECTURES:
         return
@@ -99,7 +98,6 @@ def plan(job: ConvertCheckpointJob, cluster: ClusterPlan, images: Images) -> Job
             direction=job.direction, source=job.source, target=job.target, model=job.model
         ),
         env=environment.environment(job),
-        files={},
     )
     offered = task_node(job, cluster)
     cpu = min(_CPU_MILLIS, offered.cpu_millis)

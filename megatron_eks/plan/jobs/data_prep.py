@@ -13,10 +13,10 @@ from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.arguments import options
 from megatron_eks.plan.jobs.job import JobPlan
-from megatron_eks.plan.jobs.paths import check_tokenizer, outside
 from megatron_eks.plan.jobs.pods import Images, Program, task
 from megatron_eks.plan.jobs.resources import task_node
 from megatron_eks.plan.jobs.runtime import check_task
+from megatron_eks.plan.jobs.sources import check_tokenizer, outside
 
 # A chunk of text with its tokens, and a tokenizer, for each worker.
 _MIB_PER_WORKER = 4 * MIB_PER_GIB
@@ -24,7 +24,6 @@ _MIB_PER_WORKER = 4 * MIB_PER_GIB
 # Forms of data sets that people have, and the program does not read.
 OTHER_FORMS = (".parquet", ".csv", ".tsv", ".arrow", ".zip", ".tar", ".bin", ".idx")
 _FILES = (".bin", ".idx", ".json", ".jsonl")
-_PACKED = (".gz", ".zst")
 _MOST_PODS = 100_000  # Kubernetes, pkg/apis/batch/validation: maxParallelismForIndexedJob
 
 
@@ -51,7 +50,6 @@ def check(job: DataPrepJob, cluster: ClusterConfig) -> Iterator[Finding]:
                 found = f"{entry!r} is listed twice, and its documents would be in the data twice"
                 yield warning(Code.DATA_SOURCE, (key, index), found, "list it once")
     yield from check_tokenizer(("tokenizer",), job.tokenizer)
-    yield from _idle_shards(job)
     if job.shards > _MOST_PODS:
         found = f"{job.shards} pods, and an Indexed Job has at most {_MOST_PODS}"
         yield Finding(Code.TOO_MANY_NODES, ("shards",), found, f"use at most {_MOST_PODS}")
@@ -60,11 +58,6 @@ def check(job: DataPrepJob, cluster: ClusterConfig) -> Iterator[Finding]:
 
 
 def _output(job: DataPrepJob) -> Iterator[Finding]:
-    """Yield names that the data set would not have, and documents that have no end."""
-    if "append_eod" in job.model_fields_set and not job.append_eod:
-        found = "documents run into each other, and the model never learns where one ends"
-        remedy = "leave it out, unless the text itself has an end-of-document token"
-        yield warning(Code.DATA_SOURCE, ("append_eod",), found, remedy)
     if job.output_prefix.endswith(_FILES):
         found = f"the data set would be {job.output_prefix}_{job.json_keys[0]}_document.bin"
         remedy = f"use {job.output_prefix.rpartition('.')[0]}: a prefix, and no file"
@@ -85,15 +78,6 @@ def _own_output(job: DataPrepJob) -> Iterator[Finding]:
             yield warning(Code.DATA_SOURCE, ("input", index), found, remedy)
 
 
-def _idle_shards(job: DataPrepJob) -> Iterator[Finding]:
-    """Name shards that get nothing: a packed file is read from its start, by one of them."""
-    packed = all(each.endswith(_PACKED) and "*" not in each for each in job.input)
-    if packed and job.shards > len(job.input):
-        found = f"{job.shards} shards for packed input: a file is one pod's work, and the rest idle"
-        remedy = f"use at most {len(job.input)}, or unpack them"
-        yield warning(Code.NO_MEANING, ("shards",), found, remedy)
-
-
 def plan(job: DataPrepJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks; each pod takes its share of the input by its index."""
     offered = task_node(job, cluster)
@@ -112,6 +96,5 @@ def plan(job: DataPrepJob, cluster: ClusterPlan, images: Images) -> JobPlan:
             *options(workers=cores, shards=job.shards, resume=True),
         ),
         env=environment.environment(job),
-        files={},
     )
     return task(job, cluster, images, program, resources=resources, pods=job.shards)

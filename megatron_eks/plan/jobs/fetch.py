@@ -1,31 +1,23 @@
 """Plan and checks of `kind: fetch`: a model, a tokenizer or data onto the shared file system."""
 
-import re
 from collections.abc import Iterator
 
 from megatron_eks.catalog.instances import MIB_PER_GIB
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.job import FetchJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.arguments import options
 from megatron_eks.plan.jobs.job import JobPlan
-from megatron_eks.plan.jobs.paths import from_the_hub, gated, is_repository, outside
 from megatron_eks.plan.jobs.pods import Images, Program, task, token_file
 from megatron_eks.plan.jobs.resources import Resources, system_resources
 from megatron_eks.plan.jobs.runtime import check_task
+from megatron_eks.plan.jobs.sources import from_the_hub, gated, is_repository, outside
 
 _SOURCES = ("model", "tokenizer", "s3_uri")
-# Hugging Face transformers, "Pretrained models" (v4.4): what has a name without an owner.
-_WITHOUT_OWNER = re.compile(
-    r"(albert|bert|camembert|ctrl|distil\w*|flaubert|gpt2|openai-gpt|roberta|t5|transfo-xl|xlm|xlnet)"
-    r"(-[\w.-]+)?",
-    re.ASCII,
-)
-
 # Streams of a few files at once.
 _CPU_MILLIS, _MEMORY_MIB = 4000, 8 * MIB_PER_GIB
 
@@ -50,10 +42,6 @@ def check(job: FetchJob, cluster: ClusterConfig) -> Iterator[Finding]:
             yield Finding(Code.FETCH_SOURCE, (name,), found, remedy)
         else:
             yield from from_the_hub(job, (name,), value, cluster)
-            if "/" not in value and not _WITHOUT_OWNER.fullmatch(value):
-                found = f"{value!r} has no owner, as all but the oldest repositories have"
-                remedy = "use OWNER/NAME, as in the address of its page"
-                yield warning(Code.FETCH_SOURCE, (name,), found, remedy)
             if not job.token_secret:
                 yield from gated((name,), value)
     if job.token_secret and job.s3_uri:
@@ -74,7 +62,6 @@ def plan(job: FetchJob, cluster: ClusterPlan, images: Images) -> JobPlan:
             token_file=token.path if token else None,
         ),
         env=environment.environment(job),
-        files={},
         secrets=(token,) if token else (),
     )
     resources = (

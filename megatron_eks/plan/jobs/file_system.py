@@ -6,6 +6,7 @@ that differs by a slip from what a job fills is: the job fails on its nodes, wit
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import lru_cache
 
@@ -17,19 +18,20 @@ from megatron_eks.config.job import (
     AnyJob,
     ConvertCheckpointJob,
     DataPrepJob,
+    DdpJob,
     FetchJob,
+    GpuJob,
     MegatronRun,
     TorchRun,
     TorchrunJob,
     TrainingJob,
 )
-from megatron_eks.plan.cluster.data_access import check_policy
+from megatron_eks.plan.cluster.data_access import s3_outputs
 from megatron_eks.plan.cluster.lustre import size_for
 from megatron_eks.plan.cluster.storage import SHARED_DIRECTORIES
 from megatron_eks.plan.cluster.teams import TEAMS
-from megatron_eks.plan.jobs.corpora import prepared
 from megatron_eks.plan.jobs.models import check_model, model_shape
-from megatron_eks.plan.jobs.paths import data_prefixes
+from megatron_eks.plan.jobs.sources import data_prefixes, prepared
 from megatron_eks.plan.jobs.training import checkpoint_bytes
 from megatron_eks.predict.memory import GIB
 
@@ -39,9 +41,8 @@ _CLOSE = 0.9
 def check_near(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
     """Yield what is read at a place that differs by a slip from where a job puts it."""
     wanted = list(reads(job))
-    made = [
-        (other, *each) for other in others if wanted and other is not job for each in writes(other)
-    ]
+    others = [other for other in others if wanted and other is not job]
+    made = [(other, kind, place) for other in others for _, kind, place in writes(other)]
     for path, kind, place in wanted:
         if any(place == each or place.startswith(f"{each}/") for _, _, each in made):
             continue
@@ -58,7 +59,7 @@ def check_zones(job: AnyJob, others: Sequence[AnyJob], cluster: ClusterConfig) -
         return
     zone = _zone(job, cluster)
     for path, _, place in reads(job):
-        makers = [other for other in others if place in {each for _, each in writes(other)}]
+        makers = [other for other in others if place in {each for *_, each in writes(other)}]
         zones = {_zone(other, cluster) for other in makers}
         if zone is not None and makers and zone not in zones:
             name, theirs = makers[0].name, _zone(makers[0], cluster)
@@ -81,18 +82,20 @@ def reads(job: AnyJob) -> Iterator[tuple[Path, str, str]]:
             yield ("checkpoint", "pretrained"), "base", job.checkpoint.pretrained
 
 
-def writes(job: AnyJob) -> Iterator[tuple[str, str]]:
-    """Yield what a job leaves on the file system: what it is, and its path."""
+def writes(job: AnyJob) -> Iterator[tuple[Path, str, str]]:
+    """Yield what a job leaves on the file system: its key, what it is, and its path."""
     if isinstance(job, FetchJob):
         # What a prefix of S3 holds, nobody knows here.
         kinds = {"weights": job.model, "tokenizer": job.tokenizer, "files": job.s3_uri}
-        yield from ((kind, job.directory) for kind, source in kinds.items() if source)
-    elif isinstance(job, ConvertCheckpointJob) and job.direction == "import":
-        yield "base", job.target
+        yield from ((("directory",), kind, job.directory) for kind, of in kinds.items() if of)
+    elif isinstance(job, ConvertCheckpointJob):
+        yield ("target",), "base" if job.direction == "import" else "exported", job.target
     elif isinstance(job, DataPrepJob):
-        yield from (("data", place) for place in prepared(job))
-    elif isinstance(job, TrainingJob):
-        yield "trained", job.checkpoint.directory
+        for index, place in enumerate(prepared(job)):
+            given = "json_keys" in job.model_fields_set
+            yield ("json_keys", index) if given else ("output_prefix",), "data", place
+    elif isinstance(job, TrainingJob | TorchrunJob) and job.checkpoint is not None:
+        yield ("checkpoint", "directory"), "trained", job.checkpoint.directory
 
 
 def _zone(job: AnyJob, cluster: ClusterConfig) -> str | None:
@@ -122,7 +125,6 @@ def _slip(place: str, made: str, kind: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _parts(path: str) -> tuple[str, tuple[str, ...]]:
-    """Return what of a path is read aloud, and its numbers."""
     return re.sub(r"[^a-z0-9/]", "", path.lower()), tuple(re.findall(r"\d+", path))
 
 
@@ -133,8 +135,13 @@ def check_together(
     if cluster is not None:
         yield from _room_for_all(jobs, cluster)
         yield from _owner(jobs, cluster)
-        yield from _others(jobs, cluster)
-    yield from check_policy(jobs)
+        top, space = f"{cluster.storage.lustre.mount_path}/{TEAMS}/", cluster.platform.namespace
+        first = [each.name for each in cluster.teams if space == (each.namespace or each.name)]
+        for job, file in (each for each in jobs if each[0].team in first):
+            for path, _, place in (*writes(job), *reads(job)):
+                if place.startswith(top):
+                    found = f"{place} is below {top}, where pods of team {job.team} may not go"
+                    yield file, Finding(Code.JOB_TEAM, path, found, "use a path of the team's own")
 
 
 def _room_for_all(
@@ -163,13 +170,12 @@ def _room_for_all(
 def _owner(
     jobs: Sequence[tuple[AnyJob, str]], cluster: ClusterConfig
 ) -> Iterator[tuple[str, Finding]]:
-    """Yield, with its file, what a job writes where nobody has made room for pods."""
     lustre = cluster.storage.lustre
     if lustre.existing is None or lustre.existing.path is not None:
         return
     ours = [f"{lustre.mount_path}/{name}" for name in SHARED_DIRECTORIES]
     for job, file in jobs:
-        for path, place in outputs(job):
+        for path, _, place in writes(job):
             top = "/".join(place.split("/")[: lustre.mount_path.count("/") + 2])
             if place.startswith(f"{lustre.mount_path}/") and top not in ours:
                 found = f"the file system exists, and nothing here makes {top} the pods'"
@@ -180,28 +186,82 @@ def _owner(
                 yield file, warning(Code.SHARED_DIRECTORIES, path, found, remedy)
 
 
-def _others(
-    jobs: Sequence[tuple[AnyJob, str]], cluster: ClusterConfig
-) -> Iterator[tuple[str, Finding]]:
-    """Yield, with its file, what is in folders that a team sees and may not go into: others'."""
-    top, space = f"{cluster.storage.lustre.mount_path}/{TEAMS}/", cluster.platform.namespace
-    first = [each.name for each in cluster.teams if space == (each.namespace or each.name)]
-    for job, file in (each for each in jobs if each[0].team in first):
-        for path, place in (*outputs(job), *((path, place) for path, _, place in reads(job))):
-            if place.startswith(top):
-                found = f"{place} is below {top}, where pods of team {job.team} may not go"
-                yield file, Finding(Code.JOB_TEAM, path, found, "use a path of the team's own")
+_Place = tuple[str | None, str]
+"""A path, and the team that has it below its own folder."""
 
 
-def outputs(job: AnyJob) -> Iterator[tuple[Path, str]]:
-    """Yield where a job writes, each with its key: what a directory or prefix stands for."""
-    if isinstance(job, FetchJob):
-        yield ("directory",), job.directory
-    elif isinstance(job, ConvertCheckpointJob):
-        yield ("target",), job.target
-    elif isinstance(job, TrainingJob | TorchrunJob) and job.checkpoint is not None:
-        yield ("checkpoint", "directory"), job.checkpoint.directory
-    elif isinstance(job, DataPrepJob):
-        for index, place in enumerate(prepared(job)):
-            given = "json_keys" in job.model_fields_set
-            yield ("json_keys", index) if given else ("output_prefix",), place
+@dataclass
+class Claims:
+    """What the jobs that were checked before have for themselves; values name their files."""
+
+    names: dict[str, str] = field(default_factory=dict)
+    services: dict[str, str] = field(default_factory=dict)
+    places: dict[_Place, tuple[str, AnyJob]] = field(default_factory=dict)
+    copies: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By S3 prefix; with the directory that is copied there."""
+
+    def check(self, job: AnyJob, file: str) -> Iterator[Finding]:
+        """Yield what a job takes from those before it, and remember what it claims."""
+        services = dict.fromkeys(_services(job), file)
+        if job.name in self.names:
+            found = f"{self.names[job.name]} holds a job of the same name"
+            yield Finding(Code.DUPLICATE_JOB, ("name",), found, "give each job its own name")
+        elif clash := sorted(services.keys() & self.services):
+            found = f"{self.services[clash[0]]} has a Service {clash[0]} too"
+            remedy = "use another name: the operator adds -worker-N to a job's"
+            yield Finding(Code.DUPLICATE_JOB, ("name",), found, remedy)
+        self.names.setdefault(job.name, file)
+        self.services |= services
+        written = [(path, place) for path, _, place in writes(job)]
+        for path, place in written:
+            first, other = self.places.setdefault((job.team, place), (file, job))
+            if other is not job:
+                yield _of_two(path, place, first, (other, job))
+        # Jobs of one directory have the same checkpoints.
+        for (path, uri), (_, directory) in zip(s3_outputs(job), written, strict=False):
+            first, its_directory = self.copies.setdefault(uri.rstrip("/"), (file, directory))
+            if its_directory != directory:
+                found = f"{first} copies other checkpoints to {uri} too: "
+                found += "neither would be whole there"
+                beside = uri.rstrip("/").rpartition("/")[0]
+                remedy = f"give each job its own prefix: {beside}/{job.name}"
+                yield Finding(Code.SHARED_S3_CHECKPOINTS, path, found, remedy)
+
+
+def _of_two(path: Path, place: str, first: str, jobs: tuple[AnyJob, AnyJob]) -> Finding:
+    """Say what becomes of a place that two jobs write; `first` is the file of one."""
+    one, other = jobs
+    if not isinstance(one, TrainingJob) or not isinstance(other, TrainingJob):
+        found = f"{first} writes {place} too"
+        remedy = "give each its own place: one would destroy what the other made"
+        return warning(Code.SAME_OUTPUT, path, found, remedy)
+    remedy = "give each job its own directory"
+    if _differ(one, other):
+        found = f"{first} saves another model to {place}: neither resumes from both's"
+        return Finding(Code.SHARED_CHECKPOINTS, path, found, remedy)
+    found = f"{first} saves to {place} too: run together, one loses"
+    return warning(Code.SHARED_CHECKPOINTS, path, found, f"{remedy}, or never run both")
+
+
+def _differ(one: TrainingJob, other: TrainingJob) -> bool:
+    if has_errors((*check_model(one.model), *check_model(other.model))):
+        return False
+    return model_shape(one.model) != model_shape(other.model)
+
+
+def check_cluster_of(jobs: Sequence[AnyJob], cluster: ClusterConfig) -> Iterator[Finding]:
+    """Yield what a cluster file says that does not suit its jobs."""
+    runs = [job for job in jobs if isinstance(job, TrainingJob)]
+    alone = [job.name for job in runs if job.checkpoint.s3_uri is None]
+    if alone and not cluster.storage.retain and cluster.storage.lustre.existing is None:
+        found = f"the checkpoints of {', '.join(alone)} are deleted with the Storage stack"
+        remedy = "leave it at true, or set checkpoint.s3_uri"
+        yield warning(Code.DATA_NOT_KEPT, ("storage", "retain"), found, remedy)
+
+
+def _services(job: AnyJob) -> Iterator[str]:
+    if isinstance(job, DdpJob):
+        yield job.name  # of the Indexed Job
+    elif isinstance(job, GpuJob):
+        yield f"{job.name}-master-0"
+        yield from (f"{job.name}-worker-{index}" for index in range(min(job.nodes, 500) - 1))

@@ -174,19 +174,14 @@ def _pipeline(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
         found = f"{chunks} chunks do not divide the {layers} layers of a stage"
         yield Finding(Code.LAYOUT_LAYERS, path, found, f"use one of {listed_divisors(layers)}")
     else:
-        yield from _interleaving(sizes)
-
-
-def _interleaving(sizes: Sizes) -> Iterator[Finding]:
-    """Megatron's interleaved schedule runs microbatches in groups of the pipeline size."""
-    microbatches, stages = _microbatches(sizes), sizes.parallelism.pipeline
-    if microbatches % stages:
-        found = f"{microbatches} microbatches are no multiple of {stages} pipeline stages"
-        each = sizes.training.global_batch_size // microbatches
-        below = microbatches // stages * stages
-        near = " or ".join(str(each * count) for count in (below, below + stages) if count)
-        remedy = f"set training.global_batch_size: {near}, or remove virtual_pipeline"
-        yield Finding(Code.LAYOUT_BATCH, ("parallelism", "virtual_pipeline"), found, remedy)
+        microbatches, stages = _microbatches(sizes), sizes.parallelism.pipeline
+        if microbatches % stages:
+            found = f"{microbatches} microbatches are no multiple of {stages} pipeline stages"
+            each = sizes.training.global_batch_size // microbatches
+            below = microbatches // stages * stages
+            near = " or ".join(str(each * count) for count in (below, below + stages) if count)
+            remedy = f"set training.global_batch_size: {near}, or remove virtual_pipeline"
+            yield Finding(Code.LAYOUT_BATCH, ("parallelism", "virtual_pipeline"), found, remedy)
 
 
 def _microbatches(sizes: Sizes) -> int:

@@ -30,7 +30,6 @@ from megatron_eks.plan.jobs.training import (
     fits,
     gib,
     job_memory,
-    job_speed,
     sharded_memory,
 )
 from megatron_eks.predict.memory import GIB, MemoryEstimate
@@ -186,7 +185,6 @@ _UNCOUNTED_OF_BRIDGE = _UNCOUNTED | {*TABLE["uncounted_of_bridge"].split()}
 
 
 def _uncounted(job: MegatronRun) -> list[str]:
-    """Return options that move memory in a way that is not planned."""
     if isinstance(job, MegatronBridgeJob):
         names = ((name, name.rpartition(".")[2]) for name in job.overrides)
         return [name for name, setting in names if setting in _UNCOUNTED_OF_BRIDGE]
@@ -229,7 +227,6 @@ def _other_layout(
 
 
 def _reduced(job: MegatronRun, instance: InstanceType, model: ModelShape, needed: int) -> str:
-    """Name gradients in bf16 if they are enough: the one saving that keeps layout and speed."""
     if not isinstance(job, MegatronJob) or REDUCED in job.extra_args:
         return ""
     option = job.model_copy(update={"extra_args": (*job.extra_args, REDUCED)})
@@ -239,7 +236,6 @@ def _reduced(job: MegatronRun, instance: InstanceType, model: ModelShape, needed
 
 
 def _differences(job: MegatronRun, option: MegatronRun) -> list[str]:
-    """Write what another layout changes in the job file."""
     words = []
     for block in ("parallelism", "training"):
         for key, value in getattr(option, block):
@@ -251,37 +247,3 @@ def _differences(job: MegatronRun, option: MegatronRun) -> list[str]:
     if option.extra_args != job.extra_args:
         words.append(f"extra_args: [{', '.join(map(as_text, option.extra_args))}]")
     return words
-
-
-_HIDES_IT = "--overlap-moe-expert-parallel-comm"
-
-
-def check_expert_placement(
-    job: MegatronRun, model: ModelShape, instance: InstanceType
-) -> Iterator[Finding]:
-    """Warn of experts that leave a node only because each of them is divided too.
-
-    Megatron-LM, megatron/core/transformer/moe/README.md, guideline 2: keep both inside NVLink.
-    Experts follow tensor parallelism unless the job says otherwise, and their ranks stand side by
-    side: megatron/core/parallel_state.py, order tp-cp-ep-dp-pp.
-    """
-    expert, divided = job.parallelism.expert, job.parallelism.expert_tensor
-    each = divided or job.parallelism.tensor
-    node = gpus_per_node(job, instance)
-    hidden = isinstance(job, MegatronJob) and _HIDES_IT in job.extra_args
-    if each == 1 or not 1 < expert <= node < expert * each or hidden:
-        return
-    whole = changed(job, "parallelism", expert_tensor=1)
-    if not fits(job_memory(whole, model, instance)):
-        return
-    own, other = job_speed(job, model, instance), job_speed(whole, model, instance)
-    if own and other and other.step_seconds >= own.step_seconds:
-        return  # what the plan itself predicts to be slower is no advice
-    follows = "" if divided else ", as parallelism.tensor"
-    found = (
-        f"{expert} ranks for experts, each divided over {each}{follows}: {expert * each} ranks "
-        f"exchange tokens between nodes of {node} GPUs"
-    )
-    remedy = f"set parallelism.expert_tensor: 1, and the {expert} stay on one node's NVLink"
-    path = ("parallelism", "expert_tensor" if divided else "expert")
-    yield warning(Code.EXPERTS_ACROSS_NODES, path, found, remedy)

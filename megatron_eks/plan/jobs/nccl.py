@@ -42,22 +42,17 @@ def check(job: NcclTestJob, cluster: ClusterConfig) -> Iterator[Finding]:
     if job_gpus(job, instance) == 1:
         found = "one GPU has no other to reduce with, and nothing is measured"
         yield Finding(Code.MESSAGE_SIZES, ("nodes",), found, "use two nodes or more")
-    yield from _too_small(job, instance)
-    yield from _reachable(job, instance)
-    room = capacity_bytes(instance)
-    if job.max_bytes > room:
-        found = f"{job.max_bytes / GIB:.1f} GiB do not fit {instance.gpu.name}"
-        yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, f"use at most {room}")
-
-
-def _too_small(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:
-    """Yield messages that are too small for the mark that the catalogue has."""
     mark = _pass_mark(job, instance)
     catalogued = mark is not None and job.pass_busbw_gb_s is None
     if catalogued and job.min_bytes <= job.max_bytes < _MARK_BYTES:
         found = f"the mark of {mark:g} GB/s is for messages of {_MARK_BYTES} bytes or more"
         remedy = f"use at least {_MARK_BYTES}, or give pass_busbw_gb_s"
         yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, remedy)
+    yield from _reachable(job, instance)
+    room = capacity_bytes(instance)
+    if job.max_bytes > room:
+        found = f"{job.max_bytes / GIB:.1f} GiB do not fit {instance.gpu.name}"
+        yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, f"use at most {room}")
 
 
 def _reachable(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:
@@ -97,7 +92,6 @@ def plan(job: NcclTestJob, cluster: ClusterPlan, images: Images) -> JobPlan:
             pass_busbw_gb_s=f"{mark:g}" if mark else None,
         ),
         env=environment.environment(job, environment.collectives(logs)),
-        files={},
     )
     return ranks(job, cluster, images, program, restarts=0)
 

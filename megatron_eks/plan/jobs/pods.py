@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from megatron_eks.catalog.images import is_ours
 from megatron_eks.catalog.instances import MIB_PER_GIB
@@ -25,7 +25,6 @@ from megatron_eks.plan.jobs.job import (
     Training,
     workload_of,
 )
-from megatron_eks.plan.jobs.metrics import plan_metrics
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.resources import (
     Resources,
@@ -34,6 +33,7 @@ from megatron_eks.plan.jobs.resources import (
     job_gpus,
     wished,
 )
+from megatron_eks.plan.jobs.tracking import plan_metrics
 from megatron_eks.plan.jobs.training import job_layout, job_memory, job_speed, step_tokens, steps
 from megatron_eks.predict.goodput import goodput
 
@@ -53,7 +53,7 @@ class Program:
     name: str
     args: tuple[str, ...]
     env: Mapping[str, str]
-    files: Mapping[str, str | bytes]
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
     secrets: tuple[SecretFile, ...] = ()
     before: tuple[str, ...] = ()
     """What starts torchrun, where something does."""
@@ -211,7 +211,6 @@ def _recorded(job: Job, cluster: ClusterPlan, *words: str) -> tuple[str, ...]:
 
 
 def _programs(job: Job) -> str:
-    """Return what starts our programs in a job's image."""
     return UNPACKED if is_ours(job.image) else f"{CONFIG_DIRECTORY}/{ZIP}"
 
 
@@ -265,7 +264,7 @@ def plan_shared(
     """
     ours = (name for name, image in images.items() if is_ours(name) and not image.preview)
     job = Job(schema_version=1, kind=_KIND, name=SHARED_APP, image=own or next(ours, "megatron"))
-    run = Program(program, tuple(args), {}, {})
+    run = Program(program, tuple(args), {})
     resources = Resources(_CPU_MILLIS, _MEMORY_MIB, scratch_gib=_SCRATCH_GIB)
     return replace(
         task(job, cluster, images, run, resources=resources),

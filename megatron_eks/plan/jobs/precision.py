@@ -54,7 +54,6 @@ def check_precision(
 
 
 def _recipe(job: MegatronRun, gpu: Gpu) -> Iterator[Finding]:
-    """Yield recipes that the GPUs have no units for."""
     for path, word, recipe in _asked(job):
         # Without any FP8 a recipe of FP8 has no effect, or the precision itself is refused.
         known = recipe if gpu.has_fp8 or recipe == _FP4 else None
@@ -83,7 +82,6 @@ def _asked(job: MegatronRun) -> Iterator[tuple[Path, str, str]]:
 
 
 def _sizes(job: MegatronRun, model: ModelShape) -> Iterator[tuple[str, int]]:
-    """Yield the dimensions of the matrices that a rank multiplies."""
     parallelism, training = job.parallelism, job.training
     tensor = parallelism.tensor
     groups = max(model.num_query_groups, tensor)  # Megatron copies groups to reach the ranks

@@ -14,56 +14,34 @@ from megatron_eks.config.hints import of_place
 from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
 from megatron_eks.config.unsupported import torch_unsupported
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.jobs import environment, tracking
-from megatron_eks.plan.jobs.checkpoints import check_checkpoint_paths, check_disk, check_saving
+from megatron_eks.plan.jobs import (
+    checkpoints,
+    environment,
+    memory,
+    models,
+    pods,
+    runtime,
+    sources,
+    tracking,
+)
 from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
 from megatron_eks.plan.jobs.job import JobPlan
-from megatron_eks.plan.jobs.memory import check_host, smaller, verdict
-from megatron_eks.plan.jobs.models import (
-    check_model,
-    check_positions,
-    check_start,
-    check_values,
-    model_shape,
-)
-from megatron_eks.plan.jobs.paths import (
-    check_tokenizer,
-    from_the_hub,
-    gated,
-    is_repository,
-    outside,
-)
-from megatron_eks.plan.jobs.pods import (
-    Images,
-    Program,
-    config_file,
-    guard_args,
-    log_directory,
-    plan_training,
-    ranks,
-    token_file,
-)
 from megatron_eks.plan.jobs.resources import gpu_pool
-from megatron_eks.plan.jobs.runtime import check_gpus, no_meaning
 from megatron_eks.plan.jobs.schedule import check_optimizer
-from megatron_eks.plan.jobs.training import (
-    at_fewest_nodes,
-    checkpoint_bytes,
-    job_memory,
-)
+from megatron_eks.plan.jobs.training import at_fewest_nodes, checkpoint_bytes, job_memory
 
 
-def plan(job: FsdpJob | DdpJob, cluster: ClusterPlan, images: Images) -> JobPlan:
+def plan(job: FsdpJob | DdpJob, cluster: ClusterPlan, images: pods.Images) -> JobPlan:
     """Plan a job that has passed the checks; one of DDP needs no operator."""
-    name, logs = f"train_{job.kind}", log_directory(job, cluster)
-    path, files = config_file(name, job, ("model", "training", "data", "checkpoint"))
-    token = token_file(job.token_secret)
-    program = Program(
+    name, logs = f"train_{job.kind}", pods.log_directory(job, cluster)
+    path, files = pods.config_file(name, job, ("model", "training", "data", "checkpoint"))
+    token = pods.token_file(job.token_secret)
+    program = pods.Program(
         name=name,
         args=(
             *("--config", path),
             *(f"--track={each}" for each in tracking.trackers(job)),
-            *guard_args(job, cluster),
+            *pods.guard_args(job, cluster),
         ),
         env=environment.environment(
             job, environment.collectives(logs), environment.hugging_face(token)
@@ -71,8 +49,8 @@ def plan(job: FsdpJob | DdpJob, cluster: ClusterPlan, images: Images) -> JobPlan
         files=files,
         secrets=(token,) if token else (),
     )
-    training = plan_training(job, cluster)
-    return ranks(job, cluster, images, program, training=training)
+    training = pods.plan_training(job, cluster)
+    return pods.ranks(job, cluster, images, program, training=training)
 
 
 # datasets, naming.py: a configuration names folders of the cache, so some signs are not in it.
@@ -92,35 +70,35 @@ def check_ddp(job: DdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with a job of DDP."""
     yield from _check(job, cluster)
     # An Indexed Job knows the rank of each pod beforehand.
-    yield from no_meaning(job, ("rendezvous", "elastic"))
+    yield from runtime.no_meaning(job, ("rendezvous", "elastic"))
     if "sharding" in job.training.model_fields_set:
         found = "DDP copies the model to every GPU"
         yield Finding(Code.NO_MEANING, ("training", "sharding"), found, "remove it, or use fsdp")
 
 
 def _check(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
-    yield from check_gpus(job, cluster)
-    model_findings = list(check_model(job.model))
+    yield from runtime.check_gpus(job, cluster)
+    model_findings = list(models.check_model(job.model))
     yield from model_findings
-    yield from check_start(job)
-    yield from check_checkpoint_paths(job)
+    yield from models.check_start(job)
+    yield from checkpoints.check_checkpoint_paths(job)
     yield from _training(job)
     yield from _data(job, cluster)
     pool = gpu_pool(job, cluster)
     if pool is not None and not has_errors(model_findings):
-        yield from check_values(job)
-        instance, model = INSTANCES[pool.instance_type], model_shape(job.model)
+        yield from models.check_values(job)
+        instance, model = INSTANCES[pool.instance_type], models.model_shape(job.model)
         yield from _model(job, model, instance)
         smallest = at_fewest_nodes(job)
-        remedy = partial(smaller, smallest, model, pool)
-        memory = job_memory(smallest, model, instance)
-        yield from verdict(memory, instance, ("training",), remedy, job.runtime.elastic)
-        yield from check_disk(job, model, cluster)
+        remedy = partial(memory.smaller, smallest, model, pool)
+        estimate = job_memory(smallest, model, instance)
+        yield from memory.verdict(estimate, instance, ("training",), remedy, job.runtime.elastic)
+        yield from checkpoints.check_disk(job, model, cluster)
         if isinstance(job, FsdpJob):
             # Each copy of a hybrid layout is on one node, which stages all of it.
             copies = 1 if job.training.sharding == "hybrid" else smallest.nodes
-            yield from check_host(job, instance, checkpoint_bytes(job, model) // copies)
-        yield from check_saving(job, model, pool, cluster)
+            yield from memory.check_host(job, instance, checkpoint_bytes(job, model) // copies)
+        yield from checkpoints.check_saving(job, model, pool, cluster)
 
 
 def _training(job: TorchRun) -> Iterator[Finding]:
@@ -155,15 +133,15 @@ def _data(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
         path = ("data", key)
         if name.startswith("/"):
             places.append((path, name))
-        elif not is_repository(name):
+        elif not sources.is_repository(name):
             found = f"{name!r} is neither a path nor the name of a Hugging Face repository"
             remedy = of_place(name, key) or "use /PATH, or OWNER/NAME"
             yield Finding(Code.DATA_SOURCE, path, found, remedy)
         else:
-            yield from from_the_hub(job, path, name, cluster)
+            yield from sources.from_the_hub(job, path, name, cluster)
             if not job.token_secret:
-                yield from gated(path, name)
-    yield from outside(places, cluster)
+                yield from sources.gated(path, name)
+    yield from sources.outside(places, cluster)
     if job.data.dataset.endswith((".bin", ".idx")):
         found = f"{job.data.dataset!r} is a file, not a prefix"
         remedy = f"write {job.data.dataset[:-4]}"
@@ -175,7 +153,7 @@ def _data(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
     elif job.data.dataset.startswith("/") and job.data.dataset.endswith(OTHER_FORMS):
         found = f"{job.data.dataset} does not hold a JSON object on each line"
         yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, "write it as JSONL first")
-    yield from check_tokenizer(("data", "tokenizer"), job.data.tokenizer)
+    yield from sources.check_tokenizer(("data", "tokenizer"), job.data.tokenizer)
     if job.data.dataset in _BY_SCRIPT:
         found = f"{job.data.dataset} is made by a script, and datasets 4 and later run none"
         remedy = "use a corpus of plain files, such as allenai/c4, or bring the text and prepare it"
@@ -184,7 +162,6 @@ def _data(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
 
 
 def _configuration(job: TorchRun) -> Iterator[Finding]:
-    """Yield a configuration that is missing, that no data set has, or that files have not."""
     place: Path = ("data", "configuration")
     configuration = job.data.configuration
     if job.data.dataset in _CONFIGURED and not configuration:
@@ -220,4 +197,4 @@ def _model(job: TorchRun, model: ModelShape, instance: InstanceType) -> Iterator
         yield Finding(Code.PRECISION, ("training", "precision"), found, "use bf16")
     else:
         yield from torch_unsupported(job)
-    yield from check_positions(job.model, job.training.sequence_length)
+    yield from models.check_positions(job.model, job.training.sequence_length)

@@ -1,15 +1,19 @@
 """Whether the queue of a job can ever hold it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import lcm
 
+from megatron_eks.catalog import kueue
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.job import GpuJob
 from megatron_eks.plan.cluster.pools import plan_pool
-from megatron_eks.plan.cluster.queues import plan_queues
+from megatron_eks.plan.cluster.queues import plan_queues, topology_levels
 from megatron_eks.plan.cluster.teams import TeamPlan, plan_teams
+from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.resources import gpu_pool, job_gpus
 
 
@@ -51,3 +55,63 @@ def _too_large(team: TeamPlan, pool: str, wanted: int, own: int) -> Iterator[Fin
     found = f"{wanted} GPUs, and of pool {pool!r} team {team.name} has {own} and may not borrow"
     remedy = "use fewer nodes or another pool, or change the team's gpus or may_borrow"
     yield Finding(Code.QUEUE_SHARE, ("nodes",), found, remedy)
+
+
+_PIPELINE_INSIDE = "--use-tp-pp-dp-mapping"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What Kueue is asked for, of all pods of a job."""
+
+    annotations: Mapping[str, str]
+    """Of the pods."""
+    why: str
+
+
+def group_nodes(job: JobPlan) -> int:
+    """Return on how many nodes in a row those ranks lie that wait for each other in each layer.
+
+    Megatron numbers ranks by tensor, context, expert, data and pipeline parallel place, in that
+    order, or with an option by pipeline before data (Megatron-LM core_v0.19.2,
+    megatron/training/initialize.py). Stages of a pipeline are far from each other, and exchange
+    little.
+    """
+    layout = job.training.layout if job.training else None
+    if layout is None or not job.resources.gpus:
+        return 1
+    experts = layout.expert * layout.expert_tensor if layout.expert > 1 else 1
+    gpus = lcm(layout.tensor * layout.context, experts)
+    if _PIPELINE_INSIDE in job.args:
+        gpus *= layout.pipeline
+    return -(-min(gpus, job.gpus) // job.resources.gpus)
+
+
+def placement(job: JobPlan) -> Placement | None:
+    """Return where its pods are wanted; None for one, without a queue, or if EC2 tells nothing.
+
+    A whole job is wanted below one network node, and never required to be: AWS does not tell how
+    many nodes are below one, and a job that waits for ever stands still. Groups that exchange data
+    within each layer are required to be, unless `meks submit` sees that the nodes cannot do it.
+    """
+    if not (job.gang and job.nodes > 1 and job.pool and job.queue_labels):
+        return None
+    *layers, _ = topology_levels(job.pool)
+    if not layers:
+        return None
+    wanted = {kueue.PREFERRED_ANNOTATION: layers[-1]}
+    whole = f"{job.nodes} nodes below one network node if there is room (preferred)"
+    size = group_nodes(job)
+    if job.workload == "pytorchjob" and not job.rendezvous:
+        # A master is counted apart from its workers; a group has one place, and no slices.
+        why = f"{whole}{_APART if size > 1 else ''}"
+        return Placement({**wanted, kueue.GROUP_ANNOTATION: job.name}, why)
+    if size == 1 or job.nodes % size:
+        return Placement(wanted, whole)
+    slices = {kueue.SLICE_ANNOTATION: layers[-1], kueue.SLICE_SIZE_ANNOTATION: str(size)}
+    why = f"every {size} nodes in a row below one network node (slice), because their ranks "
+    why += f"wait for each other in each layer; all {whole}"
+    return Placement({**wanted, **slices}, why)
+
+
+_APART = "; a PyTorchJob cannot keep groups of nodes together, runtime.workload: jobset can"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from megatron_eks.config.job import MegatronRun, TorchRun
 from megatron_eks.config.load import Json
-from megatron_eks.plan.jobs.arguments import decay_iters, keeps_saved_schedule
+from megatron_eks.plan.jobs.arguments import decay_iters, given, keeps_saved_schedule
 from megatron_eks.plan.jobs.models import model_shape
 
 # By these the optimizer finds its groups of parameters: param_group_identifier_keys of
@@ -59,7 +59,7 @@ def settings(job: MegatronRun | TorchRun) -> dict[str, Json]:
     if not isinstance(job, MegatronRun):
         return {**found, "training.max_steps": training["max_steps"]}
     layout = job.parallelism
-    words = " ".join(job.extra_args).replace("=", " ").split()
+    options = given(job.extra_args)
     return {
         **found,
         "training.train_iters": job.training.train_iters,
@@ -67,8 +67,8 @@ def settings(job: MegatronRun | TorchRun) -> dict[str, Json]:
         "parallelism.tensor": layout.tensor,
         "parallelism.pipeline": layout.pipeline,
         "parallelism.distributed_optimizer": layout.distributed_optimizer,
-        _OPTIMIZER: words[words.index(_OPTIMIZER) + 1] if _OPTIMIZER in words[:-1] else "adam",
-        _FULLY_RESHARDABLE: _FULLY_RESHARDABLE in words,
+        _OPTIMIZER: (options.get(_OPTIMIZER) or ("adam",))[0],
+        _FULLY_RESHARDABLE: _FULLY_RESHARDABLE in options,
     }
 
 

@@ -1,19 +1,24 @@
 """The nodes and pods of a job, and how its ranks find each other."""
 
 from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
 
+from megatron_eks.catalog.images import is_ours
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType, system_node_size
+from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.config.job import GpuJob, Job
+from megatron_eks.config.outputs import is_digest
+from megatron_eks.plan.cluster.egress import has_no_way_out
+from megatron_eks.plan.cluster.images import REPOSITORIES
 from megatron_eks.plan.cluster.platform import (
     PRIORITY_CLASSES,
     SYSTEM_PRIORITIES,
     controlled,
     kind_of,
 )
-from megatron_eks.plan.jobs.image import check_image
 from megatron_eks.plan.jobs.job import workload_of
 from megatron_eks.plan.jobs.queue import check_queue
 from megatron_eks.plan.jobs.resources import (
@@ -37,24 +42,6 @@ def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
         found = f"the name {longest!r} would have {len(longest)} characters, and 63 are allowed"
         remedy = f"shorten the name by {len(longest) - _DNS_LABEL_LENGTH} characters"
         yield Finding(Code.NAME_TOO_LONG, ("name",), found, remedy)
-    yield from _workload(job, cluster)
-    yield from check_pool(job, cluster)
-    pool = gpu_pool(job, cluster)
-    if pool is not None:
-        yield from _nodes(job, pool)
-        yield from check_capacity(pool, job.runtime.gang_restarts)
-        yield from _shm(job, pool)
-        yield from _rendezvous(job, pool, cluster)
-    yield from check_queue(job, cluster)
-
-
-def _longest_name(job: GpuJob, cluster: ClusterConfig) -> str:
-    """Return the longest name that is made for the ranks: a Service's, or a pod's."""
-    kind = kind_of(workload_of(job, cluster.platform.workload))
-    return kind.last_pod.format(name=job.name, index=job.nodes - 1, worker=max(0, job.nodes - 2))
-
-
-def _workload(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
     workload = workload_of(job, cluster.platform.workload)
     kind = kind_of(workload)
     if kind.controller and kind not in controlled(cluster.platform.workload):
@@ -66,6 +53,43 @@ def _workload(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
         found = f"a {kind.kind} has a fixed number of ranks, and restarts all of them"
         remedy = "remove it, or set runtime.workload: pytorchjob"
         yield Finding(Code.WORKLOAD, ("runtime", "rendezvous"), found, remedy)
+    yield from check_pool(job, cluster)
+    pool = gpu_pool(job, cluster)
+    if pool is not None:
+        yield from _nodes(job, pool)
+        yield from _rendezvous(job, pool, cluster)
+    yield from check_queue(job, cluster)
+
+
+def _nodes(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
+    instance, runtime = INSTANCES[pool.instance_type], job.runtime
+    if job.nodes > pool.max_nodes:
+        found = f"{job.nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
+        remedy = f"use at most {pool.max_nodes}, or raise the pool's max_nodes"
+        yield Finding(Code.TOO_MANY_NODES, ("nodes",), found, remedy)
+    if job.nodes > 1 and job.kind != "nccl_test" and not instance.efa_interfaces:
+        found = f"{pool.instance_type} has no EFA: {job.nodes} nodes exchange gradients over TCP"
+        remedy = "use one node, or a size with EFA"
+        yield warning(Code.NODES_WITHOUT_EFA, ("nodes",), found, remedy)
+    path: Path = ("gpus_per_node",)
+    if job.gpus_per_node is not None and job.gpus_per_node > instance.gpus:
+        found = f"{job.gpus_per_node} GPUs, and a {pool.instance_type} has {instance.gpus}"
+        yield Finding(Code.GPUS_PER_NODE, path, found, f"use {instance.gpus}, or leave it out")
+    elif runtime.host_network and job.gpus_per_node not in {None, instance.gpus}:
+        found = "on the host network two pods of a node would want the same port"
+        yield Finding(Code.GPUS_PER_NODE, path, found, f"use {instance.gpus}, or no host_network")
+    if pool.capacity.type == "spot" and not runtime.gang_restarts:
+        found = "EC2 takes nodes of spot back, and the job may not start again"
+        yield warning(Code.SPOT_GANG, ("runtime", "gang_restarts"), found, "use 3 or more")
+    limit = job_memory_mib(job, instance) // MIB_PER_GIB
+    if (runtime.shm_gib or 0) > limit // 2:
+        found = f"{runtime.shm_gib} GiB of /dev/shm count against {limit} GiB of pod memory"
+        yield Finding(Code.SHM, ("runtime", "shm_gib"), found, f"use at most {limit // 2}")
+
+
+def _longest_name(job: GpuJob, cluster: ClusterConfig) -> str:
+    kind = kind_of(workload_of(job, cluster.platform.workload))
+    return kind.last_pod.format(name=job.name, index=job.nodes - 1, worker=max(0, job.nodes - 2))
 
 
 def _size(job: Job, cluster: ClusterConfig, instance: InstanceType | None) -> Iterator[Finding]:
@@ -95,37 +119,6 @@ def check_pool(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.UNKNOWN_POOL, ("pool",), found, choices(str(job.pool), names))
 
 
-def _nodes(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
-    gpus = INSTANCES[pool.instance_type].gpus
-    if job.nodes > pool.max_nodes:
-        found = f"{job.nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
-        remedy = f"use at most {pool.max_nodes}, or raise the pool's max_nodes"
-        yield Finding(Code.TOO_MANY_NODES, ("nodes",), found, remedy)
-    if (
-        job.nodes > 1
-        and job.kind != "nccl_test"
-        and not INSTANCES[pool.instance_type].efa_interfaces
-    ):
-        found = f"{pool.instance_type} has no EFA: {job.nodes} nodes exchange gradients over TCP"
-        remedy = "use one node, or a size with EFA"
-        yield warning(Code.NODES_WITHOUT_EFA, ("nodes",), found, remedy)
-    if job.gpus_per_node is not None and job.gpus_per_node > gpus:
-        found = f"{job.gpus_per_node} GPUs, and a {pool.instance_type} has {gpus}"
-        yield Finding(Code.GPUS_PER_NODE, ("gpus_per_node",), found, f"use {gpus}, or leave it out")
-    elif job.runtime.host_network and job.gpus_per_node not in {None, gpus}:
-        found = "on the host network two pods of a node would want the same port"
-        remedy = f"use {gpus}, or no host_network"
-        yield Finding(Code.GPUS_PER_NODE, ("gpus_per_node",), found, remedy)
-
-
-def _shm(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
-    instance = INSTANCES[pool.instance_type]
-    limit_gib = job_memory_mib(job, instance) // MIB_PER_GIB
-    if (job.runtime.shm_gib or 0) > limit_gib // 2:
-        found = f"{job.runtime.shm_gib} GiB of /dev/shm count against {limit_gib} GiB of pod memory"
-        yield Finding(Code.SHM, ("runtime", "shm_gib"), found, f"use at most {limit_gib // 2}")
-
-
 def _rendezvous(job: GpuJob, pool: GpuPool, cluster: ClusterConfig) -> Iterator[Finding]:
     runtime, elastic = job.runtime, job.runtime.elastic
     path: Path = ("runtime", "rendezvous")
@@ -153,14 +146,6 @@ def _rendezvous(job: GpuJob, pool: GpuPool, cluster: ClusterConfig) -> Iterator[
         found = f"{elastic.max_nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
         remedy = f"use at most {pool.max_nodes}, or raise the pool's max_nodes"
         yield Finding(Code.TOO_MANY_NODES, (*path, "max_nodes"), found, remedy)
-
-
-def check_capacity(pool: GpuPool, restarts: int) -> Iterator[Finding]:
-    """Yield what ends a job before its time."""
-    if pool.capacity.type == "spot" and not restarts:
-        found = "EC2 takes nodes of spot back, and the job may not start again"
-        remedy = "use 3 or more"
-        yield warning(Code.SPOT_GANG, ("runtime", "gang_restarts"), found, remedy)
 
 
 def check_tensor_parallelism(instance: InstanceType, tensor: int) -> Iterator[Finding]:
@@ -231,3 +216,52 @@ def no_meaning(job: Job, names: Iterable[str]) -> Iterator[Finding]:
         if name in job.runtime.model_fields_set:
             found = f"{name} has no meaning for {job.kind}"
             yield Finding(Code.NO_MEANING, ("runtime", name), found, "remove it")
+
+
+# What takes other arguments than torchrun, with which the plan calls it.
+_OTHER_LAUNCHERS = frozenset(
+    ("accelerate", "bash", "deepspeed", "mpirun", "python", "python3", "sh", "srun")
+)
+# Where older Deep Learning Containers had their Python.
+_CONDA = "/opt/conda/"
+
+
+def check_image(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Yield what is wrong with an image, and with how it starts ranks."""
+    known = [*REPOSITORIES, *(image.name for image in cluster.images.own)]
+    if job.image not in known and not is_digest(job.image):
+        found = f"{job.image!r} is neither an image of this cluster nor a URI with a digest"
+        remedy = f"{choices(job.image, known)}; or REGISTRY/NAME@sha256:..."
+        yield Finding(Code.UNKNOWN_IMAGE, ("image",), found, remedy)
+    elif job.image not in known and has_no_way_out(cluster):
+        registry = job.image.split("/")[0]
+        if not registry.endswith((f".{cluster.region}.amazonaws.com", ".amazonaws.com.cn")):
+            found = f"no node reaches {registry}: the cluster has neither NAT nor proxy"
+            remedy = f"copy the image to an ECR repository in {cluster.region}"
+            yield Finding(Code.NO_WAY_OUT, ("image",), found, remedy)
+    if is_digest(job.image):
+        found = f"an image of yours, in which this project's programs are started as user {POD_UID}"
+        remedy = "see that it holds what docs/images.md names under 'An image of yours'"
+        yield warning(Code.OWN_IMAGE, ("image",), found, remedy)
+    yield from _launcher(job, cluster)
+
+
+def _launcher(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Yield a torchrun that is another program, or is not in the image.
+
+    AWS Deep Learning Containers, release notes of PyTorch Training 2.6: Conda is removed. NVIDIA's
+    images have none either.
+    """
+    torchrun, path = job.runtime.torchrun_path, ("runtime", "torchrun_path")
+    if torchrun.endswith("/"):
+        found = f"{torchrun} is a folder, and a program is started"
+        yield Finding(Code.BAD_FORMAT, path, found, f"use {torchrun}torchrun")
+    build = getattr(cluster.images, job.image) if is_ours(job.image) else None
+    if PurePosixPath(torchrun).name in _OTHER_LAUNCHERS:
+        found = f"{torchrun} does not start a process for each GPU as torchrun does"
+        remedy = "name a torchrun, such as /opt/venv/bin/torchrun"
+        yield Finding(Code.LAUNCHER, path, found, remedy)
+    elif torchrun.startswith(_CONDA) and build and "BASE_IMAGE" not in build.build_args:
+        found = f"the {job.image} image has no Conda, so no rank starts"
+        remedy = "leave it out: the image's own torchrun is found without a path"
+        yield Finding(Code.LAUNCHER, path, found, remedy)

@@ -12,22 +12,14 @@ from megatron_eks.config.errors import Finding, Path, has_errors, warning
 from megatron_eks.config.job import FsdpJob, MegatronJob, TorchrunJob
 from megatron_eks.config.training import Checkpoint, FsdpData, MegatronData, MegatronTraining
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.jobs import environment
+from megatron_eks.plan.jobs import environment, pods
 from megatron_eks.plan.jobs.job import ARCHIVE, CONFIG_DIRECTORY, JobPlan
 from megatron_eks.plan.jobs.layout import check_layout
 from megatron_eks.plan.jobs.memory import verdict
 from megatron_eks.plan.jobs.models import check_model, model_shape
-from megatron_eks.plan.jobs.paths import outside
-from megatron_eks.plan.jobs.pods import (
-    Images,
-    Program,
-    guard_args,
-    log_directory,
-    plan_training,
-    ranks,
-)
 from megatron_eks.plan.jobs.resources import gpu_instance
 from megatron_eks.plan.jobs.runtime import check_gpus
+from megatron_eks.plan.jobs.sources import outside
 from megatron_eks.plan.jobs.training import at_fewest_nodes, job_memory
 
 # On the pod's own volume, and a name that says in tracebacks whose files these are.
@@ -121,7 +113,6 @@ def _prediction(job: TorchrunJob, cluster: ClusterConfig) -> Iterator[Finding]:
 
 
 def _known_kind(job: TorchrunJob) -> MegatronJob | FsdpJob | None:
-    """Return the job of a known kind that stands for this one in predictions."""
     if job.model is None or job.training is None:
         return None
     directory = job.checkpoint.directory if job.checkpoint else _OF_DATA
@@ -157,27 +148,27 @@ def script_within(job: TorchrunJob) -> str | None:
     return script if script is None or folder == "." else script.removeprefix(f"{folder}/")
 
 
-def plan(job: TorchrunJob, cluster: ClusterPlan, images: Images) -> JobPlan:
+def plan(job: TorchrunJob, cluster: ClusterPlan, images: pods.Images) -> JobPlan:
     """Plan a job that has passed the checks; its code is added where its folder was read."""
     known = _known_kind(job)
-    program = Program(
+    program = pods.Program(
         name="torchrun_rank",
         args=(
-            *guard_args(job, cluster),
+            *pods.guard_args(job, cluster),
             f"--distributed-timeout-minutes={job.runtime.distributed_timeout_minutes}",
             *_words(job),
         ),
-        env=environment.environment(job, environment.collectives(log_directory(job, cluster))),
-        files={},
+        env=environment.environment(job, environment.collectives(pods.log_directory(job, cluster))),
         before=("python3", "-m", f"{PACKAGE}.torchrun_node", *_node(job), "--"),
     )
-    training = plan_training(known, cluster) if known is not None else None
+    training = pods.plan_training(known, cluster) if known is not None else None
     estimated = f"as for kind {known.kind}" if known else "unknown without model and training"
-    return replace(ranks(job, cluster, images, program, training=training), estimated=estimated)
+    return replace(
+        pods.ranks(job, cluster, images, program, training=training), estimated=estimated
+    )
 
 
 def _words(job: TorchrunJob) -> Iterator[str]:
-    """Yield what a rank runs, and where."""
     own, folder = job.program, code_folder(job)
     if folder is not None:
         yield f"--directory={_UNPACKED}"

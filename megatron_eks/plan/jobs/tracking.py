@@ -5,13 +5,29 @@ Megatron-LM core_v0.19, training/global_vars.py; Megatron-Bridge 0.6, training/c
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
-from megatron_eks.config.job import Job, MegatronRun, Mlflow, SecretKey, TorchRun, TorchrunJob
+from megatron_eks.config.job import (
+    Job,
+    MegatronJob,
+    MegatronRun,
+    Mlflow,
+    SecretKey,
+    TorchRun,
+    TorchrunJob,
+)
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.egress import has_no_way_out
+from megatron_eks.plan.cluster.observability import METRICS_PORT
+from megatron_eks.plan.jobs.job import Training
+from megatron_eks.plan.jobs.resources import job_gpus
+from megatron_eks.plan.jobs.training import step_tokens, steps
+from megatron_eks.programs.exporter.event_files import VARIABLE
+from megatron_eks.programs.exporter.plan import Plan
 
 KEY = "WANDB_API_KEY"
 _SECRET_KEY = "token"  # noqa: S105 -- the name of a key, as `meks secret set` writes it
@@ -134,3 +150,42 @@ def _address(place: Path, uri: str) -> Iterator[Finding]:
         found = f"{uri}: the platform's network policies let pods out over HTTPS (443) alone"
         remedy = "let the server answer there, or add a NetworkPolicy of your own for its port"
         yield warning(Code.TRACKING, place, found, remedy)
+
+
+_STARTS = 2
+
+
+def plan_metrics(job: Job, cluster: ClusterPlan, training: Training | None) -> Plan | None:
+    """Return it for a run that makes steps; None for others, and where nobody is to be told."""
+    sends = isinstance(job, MegatronJob) and "mlflow" in trackers(job)
+    is_watched = cluster.observability is not None
+    if not isinstance(job, MegatronRun | TorchRun | TorchrunJob) or not (is_watched or sends):
+        return None
+    plan = Plan(job.name, job.kind, METRICS_PORT if is_watched else 0, nodes=job.nodes)
+    plan = replace(plan, mlflow=True) if sends else plan
+    if isinstance(job, TorchrunJob):
+        saved = job.checkpoint.directory if job.checkpoint else None
+        gpus = job_gpus(job, cluster.pool(job.pool).instance)
+        plan = replace(plan, event_files=job.runtime.env.get(VARIABLE, saved), gpus=gpus)
+    if training and isinstance(job, MegatronRun | TorchRun):
+        plan = replace(
+            plan,
+            steps=steps(job)[1],
+            tokens=step_tokens(job, training.layout.gpus),
+            log_interval=job.training.log_interval,
+            save_interval=job.checkpoint.interval,
+        )
+    if isinstance(job, TorchRun):
+        plan = replace(plan, metrics_file=f"{job.checkpoint.directory}/metrics.jsonl")
+    if training and (speed := training.speed) and (goodput := training.goodput):
+        seconds, rate = speed.step_seconds, speed.tokens_per_second_per_gpu
+        plan = replace(
+            plan,
+            peak_seconds=speed.mfu * seconds,
+            step_seconds=seconds,
+            step_seconds_low=seconds * rate / speed.high,
+            step_seconds_high=seconds * rate / speed.low,
+            goodput=goodput.expected,
+            start_seconds=_STARTS * goodput.restart_seconds,
+        )
+    return plan

@@ -134,7 +134,6 @@ def job_speed(
 
 
 def _batch(job: MegatronRun | TorchRun, model: ModelShape, layout: Layout) -> Batch:
-    """Return what a step of the job works on."""
     if isinstance(job, TorchRun):
         return Batch(
             micro_batch_size=job.training.train_batch_size,

@@ -60,7 +60,7 @@ def _efa(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan:
     node = gpu_resources(pool.instance, pool.instance.gpus, nodes=1, shm_gib=None)
     small = _small(pool.instance)
     resources = replace(small, efa=node.efa, hugepages_mib=node.hugepages_mib)
-    program = Program("efa_check", ("--expect", str(node.efa)), {}, {})
+    program = Program("efa_check", ("--expect", str(node.efa)), {})
     return task(_job("efa-check", pool), cluster, images, program, resources=resources)
 
 
@@ -80,7 +80,7 @@ def _storage(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan:
     lustre = cluster.storage.lustre
     mark = int(lustre.write_mb_s)
     args = ("--directory", f"{lustre.mount_path}/cache", "--pass-mb-s", str(mark))
-    program = Program("storage_bench", args, {}, {})
+    program = Program("storage_bench", args, {})
     resources = _small(pool.instance)
     return task(_job("storage", pool), cluster, images, program, resources=resources)
 

@@ -27,6 +27,7 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level, Path
 from megatron_eks.config.job import FsdpJob, Job, MegatronJob, MegatronRun
+from megatron_eks.plan.jobs.arguments import given
 from megatron_eks.plan.jobs.environment import PLANNED, beside_plan, misplaced, unfilled
 
 _QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
@@ -120,8 +121,7 @@ def _as_attention(job: Job, name: str, value: str) -> Policy | None:
     """Judge what --attention-backend auto sets too (megatron-core 0.19, language_module.py)."""
     if not isinstance(job, MegatronJob) or name not in _ATTENTION or value != "1":
         return None
-    words = " ".join(job.extra_args).replace("=", " ")
-    auto = "--attention-backend" not in words or "--attention-backend auto" in words
+    auto = given(job.extra_args).get("--attention-backend", ("auto",)) == ("auto",)
     return advised_against("the plan sets it to this already") if auto else None
 
 
@@ -135,7 +135,6 @@ def _in_clear(name: str, value: str) -> Policy:
 
 
 def _secret_variables(job: Job) -> Iterator[Finding]:
-    """Yield variables from Secrets that are none, or that something else sets."""
     for name in job.runtime.secret_env:
         path: Path = ("runtime", "secret_env", name)
         if not _VARIABLE.fullmatch(name):
@@ -153,8 +152,8 @@ def _context(job: Job, cluster: ClusterConfig, instance: InstanceType | None) ->
     splits_layers, fsdp = False, isinstance(job, FsdpJob)
     if isinstance(job, MegatronRun):
         splits_layers = job.parallelism.tensor > 1 or job.parallelism.context > 1
-        options = {word.partition("=")[0] for word in job.extra_args}
-        fsdp = not options.isdisjoint(("--use-torch-fsdp2", "--use-megatron-fsdp"))
+        options = given(job.extra_args).keys()
+        fsdp = bool(options & {"--use-torch-fsdp2", "--use-megatron-fsdp"})
         # Both want their own number of queues; Megatron leaves the choice to the user.
         splits_layers = splits_layers and "--overlap-moe-expert-parallel-comm" not in options
     return Context(

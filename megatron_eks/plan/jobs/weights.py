@@ -9,7 +9,6 @@ from megatron_eks.config.errors import Finding, Level, has_errors
 from megatron_eks.config.job import (
     AnyJob,
     ConvertCheckpointJob,
-    DataPrepJob,
     FetchJob,
     MegatronBridgeJob,
     MegatronJob,
@@ -17,15 +16,14 @@ from megatron_eks.config.job import (
     TorchRun,
     TrainingJob,
 )
-from megatron_eks.plan.jobs.corpora import check_prepared, check_tokens, check_vocabulary
 from megatron_eks.plan.jobs.file_system import check_near
-from megatron_eks.plan.jobs.models import (
-    check_model,
-    model_shape,
-    preset_name,
-    preset_of,
+from megatron_eks.plan.jobs.models import check_model, model_shape, preset_name, preset_of
+from megatron_eks.plan.jobs.sources import (
+    check_ending,
+    check_prepared,
+    check_vocabulary,
+    data_prefixes,
 )
-from megatron_eks.plan.jobs.paths import check_ending, data_prefixes
 
 # What the shapes of weights, or whether there are some, depend on.
 _TENSORS = (
@@ -41,12 +39,9 @@ def check_sources(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
     if isinstance(job, ConvertCheckpointJob):
         yield from _conversion(job, others)
     elif isinstance(job, MegatronRun | TorchRun):
-        preparations = [other for other in others if isinstance(other, DataPrepJob)]
         for path, prefix in data_prefixes(job):
-            known = list(check_prepared(job.data.tokenizer, path, prefix, preparations))
-            counted = list(check_tokens(job, prefix, others))
-            # Tokens of another number are those of another tokenizer: that is said once.
-            yield from counted or known
+            known = list(check_prepared(job, path, prefix, others))
+            yield from known
             if isinstance(job, MegatronRun) and not known:
                 yield from check_ending(path, prefix)
         yield from check_vocabulary(job, others)
@@ -75,7 +70,6 @@ def _left(job: AnyJob, place: str) -> tuple[str | None, str | None]:
 
 
 def _base(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Iterator[Finding]:
-    """Yield base weights that another job leaves in another form, or of another model."""
     base, path = job.checkpoint.pretrained or "", ("checkpoint", "pretrained")
     wanted = _MEGATRON if isinstance(job, MegatronRun) else _HUGGING_FACE
     preset = preset_name(job.model)
@@ -105,7 +99,6 @@ def _base(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Iterator[Fin
 def _differences(
     one: str | ModelSpec, other: str | ModelSpec
 ) -> Iterator[tuple[str, object, object]]:
-    """Yield the sizes by which the weights of two models differ, with both values."""
     if has_errors((*check_model(one), *check_model(other))):
         return
     for name in _TENSORS:

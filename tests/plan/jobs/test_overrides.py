@@ -3,7 +3,7 @@
 import pytest
 
 from megatron_eks.config.errors import Level
-from megatron_eks.plan.jobs.options.override_checks import check_override
+from megatron_eks.plan.jobs.overrides import check_override
 from tests.config.test_job_errors import ROOT, findings
 
 
@@ -95,7 +95,6 @@ OVERLAP = "comm_overlap.overlap_moe_expert_parallel_comm: true"
     [
         (OVERLAP, (), ""),
         (f"{OVERLAP}, comm_overlap.delay_wgrad_compute: true", (), ""),
-        ("comm_overlap.tp_comm_overlap: true", (("tensor: 4", "tensor: 1"),), "no tensor is"),
     ],
 )
 def test_communication_hides_where_it_can(overrides, changes, words):

@@ -1,17 +1,19 @@
 """Whether paths are of the kind that is read there, and lie where all nodes see them."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
+from megatron_eks.catalog.models import tokens
 from megatron_eks.catalog.tables import sections
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, warning
-from megatron_eks.config.job import Job, MegatronRun, TorchRun
+from megatron_eks.config.errors import Finding, Path, has_errors, warning
+from megatron_eks.config.job import AnyJob, DataPrepJob, FetchJob, Job, MegatronRun, TorchRun
 from megatron_eks.plan.cluster.egress import has_no_way_out
 from megatron_eks.plan.cluster.storage import EFS_MOUNT_PATH, check_mount_path, not_shared
-from megatron_eks.plan.jobs.environment import shared_mounts
+from megatron_eks.plan.jobs.environment import mounts, shared_mounts
+from megatron_eks.plan.jobs.models import check_model, model_shape
 
 # Text that tools/preprocess_data.py reads; the data set of it is what training reads.
 _TEXT = (".jsonl", ".json", ".ndjson", ".txt", ".parquet", ".csv", ".gz", ".zst")
@@ -99,6 +101,18 @@ def from_the_hub(job: Job, path: Path, name: str, cluster: ClusterConfig) -> Ite
         yield Finding(Code.NO_WAY_OUT, path, found, remedy)
 
 
+def unwritable(place: str, cluster: ClusterConfig, *, shared: bool) -> tuple[str, str] | None:
+    """Say why a run cannot write to a place, which all its nodes read again if it is `shared`."""
+    writable, mount = mounts(cluster), cluster.storage.lustre.mount_path
+    below = [each for each in writable if place.startswith(f"{each}/")]
+    if "://" in place or (below and (not shared or mount in below)):
+        return None
+    found = f"a pod may not write to {place}: all but its mounts is read-only"
+    if below:
+        found = f"{place} is not on the shared file system, so other nodes do not see it"
+    return found, f"use a path below {mount}/"
+
+
 # No address, and nothing that a shell would fill in.
 _RELATIVE = re.compile(r"(\./)?\w[\w.-]*(/[\w.-]+)*")
 
@@ -127,3 +141,75 @@ def outside(places: Iterable[tuple[Path, str | None]], cluster: ClusterConfig) -
             if f"{place}/".startswith(f"{EFS_MOUNT_PATH}/"):
                 remedy += ", or set storage.efs: true"
         yield Finding(Code.SHARED_PATH, path, found, remedy)
+
+
+def check_vocabulary(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Iterator[Finding]:
+    """Yield a tokenizer that is not the model's: by what its name says, or what is fetched."""
+    count = tokens_of(job.data.tokenizer, others)
+    if count is None or has_errors(check_model(job.model)):
+        return
+    rows = model_shape(job.model).vocab_size
+    path = ("data", "tokenizer")
+    if count > rows:
+        found = f"{job.data.tokenizer} has {count} tokens, and the model knows {rows}"
+        remedy = "use the model's own tokenizer"
+        if job.checkpoint.pretrained is None:
+            remedy = f"{remedy}, or set model.vocab_size: {count}"
+        yield Finding(Code.VOCABULARY, path, found, remedy)
+    elif job.checkpoint.pretrained is not None and count < rows // 2:
+        found = f"{job.data.tokenizer} has {count} tokens, and the weights were made with {rows}"
+        remedy = "use the tokenizer that the base weights were trained with"
+        yield warning(Code.VOCABULARY, path, found, remedy)
+
+
+def tokens_of(tokenizer: str, others: Sequence[AnyJob]) -> int | None:
+    """Return the number of tokens of a tokenizer, by what a job fetches or by its name."""
+    for other in others:
+        if isinstance(other, FetchJob) and other.directory == tokenizer:
+            name = other.tokenizer or other.model
+            return tokens(name) if name else tokens(tokenizer)
+    return tokens(tokenizer)
+
+
+def check_prepared(
+    job: MegatronRun | TorchRun, path: Path, prefix: str, others: Sequence[AnyJob]
+) -> Iterator[Finding]:
+    """Compare a data set that is read with those that are made."""
+    preparations = [each for each in others if isinstance(each, DataPrepJob)]
+    makers = [each for each in preparations if prefix in prepared(each)]
+    for maker in makers:
+        yield from _tokens_of_data(job, maker, others)
+    for preparation in preparations if not makers else ():
+        made, base = prepared(preparation), preparation.output_prefix
+        if base.endswith("_document"):
+            continue  # it has a finding of its own
+        if prefix == base:
+            found = f"{preparation.name} writes {made[0]}"
+            yield Finding(Code.DATA_SOURCE, path, found, f"use {made[0]}")
+        elif re.fullmatch(rf"{re.escape(base)}_[^_/]+_document", prefix):
+            found = f"{preparation.name} writes {' and '.join(made)}, and no job writes {prefix}"
+            remedy = f"use {made[0]}, or name the key in json_keys of {preparation.name}"
+            yield warning(Code.DATA_SOURCE, path, found, remedy)
+
+
+def _tokens_of_data(
+    job: MegatronRun | TorchRun, maker: DataPrepJob, others: Sequence[AnyJob]
+) -> Iterator[Finding]:
+    """Yield data whose numbers are another tokenizer's: of another size, or by its place."""
+    tokenizer, path = job.data.tokenizer, ("data", "tokenizer")
+    mine, theirs = tokens_of(tokenizer, others), tokens_of(maker.tokenizer, others)
+    if mine is not None and theirs is not None and mine != theirs:
+        found = f"{mine} tokens, and {maker.name} made the data with {theirs}"
+        remedy = f"use {maker.tokenizer}, or prepare the data with {tokenizer}"
+        if not has_errors(check_model(job.model)) and model_shape(job.model).vocab_size == mine:
+            remedy = f"prepare the data again: set tokenizer: {tokenizer} in {maker.name}"
+        yield Finding(Code.VOCABULARY, path, found, remedy)
+    elif maker.tokenizer != tokenizer and not any(check_tokenizer((), maker.tokenizer)):
+        found = f"{maker.name} makes its tokens with {maker.tokenizer}"
+        remedy = "use the same tokenizer, or the numbers mean other words"
+        yield warning(Code.DATA_SOURCE, path, found, remedy)
+
+
+def prepared(preparation: DataPrepJob) -> list[str]:
+    """Return the prefixes of the data sets that a preparation writes, one a key."""
+    return [f"{preparation.output_prefix}_{key}_document" for key in preparation.json_keys]
