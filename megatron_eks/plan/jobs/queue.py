@@ -12,7 +12,7 @@ from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.job import GpuJob
 from megatron_eks.plan.cluster.pools import plan_pool
 from megatron_eks.plan.cluster.queues import plan_queues, topology_levels
-from megatron_eks.plan.cluster.teams import TeamPlan, plan_teams
+from megatron_eks.plan.cluster.teams import plan_teams
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.resources import gpu_pool, job_gpus
 
@@ -48,13 +48,9 @@ def check_queue(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
     wanted = job_gpus(job, INSTANCES[pool.instance_type])
     # More than its whole share is its team's to refuse.
     if most < wanted <= team.gpus:
-        yield from _too_large(team, pool.name, wanted, own)
-
-
-def _too_large(team: TeamPlan, pool: str, wanted: int, own: int) -> Iterator[Finding]:
-    found = f"{wanted} GPUs, and of pool {pool!r} team {team.name} has {own} and may not borrow"
-    remedy = "use fewer nodes or another pool, or change the team's gpus or may_borrow"
-    yield Finding(Code.QUEUE_SHARE, ("nodes",), found, remedy)
+        found = f"{wanted} GPUs, and of pool {pool.name!r} team {team.name} has {own}"
+        remedy = "use fewer nodes or another pool, or change the team's gpus or may_borrow"
+        yield Finding(Code.QUEUE_SHARE, ("nodes",), f"{found} and may not borrow", remedy)
 
 
 _PIPELINE_INSIDE = "--use-tp-pp-dp-mapping"

@@ -1,7 +1,7 @@
 """Every kind of job: how it is checked, and how it is planned."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -20,33 +20,29 @@ from megatron_eks.plan.jobs.pods import Images
 from megatron_eks.plan.jobs.training import changed
 from megatron_eks.plan.jobs.weights import check_sources
 
+# Each takes its own kind's model, which no type of a table can say.
+Check = Callable[[Any, ClusterConfig], Iterator[Finding]]
+Plan = Callable[[Any, ClusterPlan, Images], JobPlan]
 
-@dataclass(frozen=True)
-class Kind:
-    """What is done with the job files of one kind."""
-
-    # Each takes its own kind's model, which no type of a table can say.
-    check: Callable[[Any, ClusterConfig], Iterator[Finding]]
-    plan: Callable[[Any, ClusterPlan, Images], JobPlan]
-
-
-KINDS: Mapping[str, Kind] = {
-    "megatron": Kind(megatron.check, megatron.plan),
-    "megatron_bridge": Kind(megatron.check_bridge, megatron.plan_bridge),
-    "fsdp": Kind(pytorch.check_fsdp, pytorch.plan),
-    "ddp": Kind(pytorch.check_ddp, pytorch.plan),
-    "torchrun": Kind(torchrun.check, torchrun.plan),
-    "data_prep": Kind(data_prep.check, data_prep.plan),
-    "fetch": Kind(fetch.check, fetch.plan),
-    "convert_checkpoint": Kind(convert.check, convert.plan),
-    "nccl_test": Kind(nccl.check, nccl.plan),
+KINDS: Mapping[str, tuple[Check, Plan]] = {
+    "megatron": (megatron.check, megatron.plan),
+    "megatron_bridge": (megatron.check_bridge, megatron.plan_bridge),
+    "fsdp": (pytorch.check_fsdp, pytorch.plan),
+    "ddp": (pytorch.check_ddp, pytorch.plan),
+    "torchrun": (torchrun.check, torchrun.plan),
+    "data_prep": (data_prep.check, data_prep.plan),
+    "fetch": (fetch.check, fetch.plan),
+    "convert_checkpoint": (convert.check, convert.plan),
+    "nccl_test": (nccl.check, nccl.plan),
 }
+"""What is done with the job files of each kind."""
 
 
 def check_job(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with a job on its cluster, errors and warnings."""
     yield from check_team(job, cluster)
-    yield from KINDS[job.kind].check(job, cluster)
+    check, _ = KINDS[job.kind]
+    yield from check(job, cluster)
     yield from check_s3(job)
     yield from check_exported(job, cluster)
 
@@ -78,7 +74,7 @@ def plan_job(
         instance, lustre = cluster.pool(job.pool).instance, cluster.storage.lustre
         interval = save_interval(job, model_shape(job.model), instance, lustre)
         job = changed(job, "checkpoint", interval=interval)
-    plan = KINDS[job.kind].plan(job, cluster, images)
+    plan = KINDS[job.kind][1](job, cluster, images)
     if shipped is None:
         return plan
     return replace(plan, files=LateFiles(lambda: {**plan.files, **shipped()}))
