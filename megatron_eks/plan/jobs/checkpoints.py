@@ -16,6 +16,7 @@ from megatron_eks.config.cluster import CapacityBlock, ClusterConfig, GpuPool, S
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import MegatronRun, TorchRun, TrainingJob
+from megatron_eks.config.storage import Lustre
 from megatron_eks.plan.cluster.lustre import LustrePlan, size_for
 from megatron_eks.plan.cluster.storage import plan_storage
 from megatron_eks.plan.jobs.models import model_shape
@@ -80,7 +81,8 @@ def check_saving(
     speed, count = job_speed(job, model, instance), steps(job)[1]
     step = speed.step_seconds if speed else 0
     yield from _interval(job, instance, saving, step, count)
-    yield from _spot(job, pool, job.checkpoint.interval * step, seconds)
+    between = job.checkpoint.interval * step
+    yield from _spot(job, pool, cluster.storage.lustre, between, seconds)
     # Steps of FSDP and DDP are short, and their ranks wait for most of a save.
     if isinstance(job, MegatronRun):
         minutes = job.runtime.distributed_timeout_minutes
@@ -90,20 +92,26 @@ def check_saving(
             yield warning(Code.SAVE_TIME, ("runtime", "distributed_timeout_minutes"), found, remedy)
 
 
-def _spot(job: TrainingJob, pool: GpuPool, between: float, seconds: float) -> Iterator[Finding]:
+def _spot(
+    job: TrainingJob, pool: GpuPool, lustre: Lustre, between: float, seconds: float
+) -> Iterator[Finding]:
     # An elastic job goes on with the nodes that are left, from its last checkpoint.
     saved = seconds <= _NOTICE_SECONDS or job.runtime.elastic is not None
     quick = 0 < between <= _SOON_SECONDS and saved
     if not isinstance(pool.capacity, Spot) or job.nodes == 1 or quick:
         return
     found = f"{job.nodes} nodes on spot: EC2 takes one with two minutes' notice, and all restart"
+    interval, needed = job.checkpoint.interval, list[str]()
+    often = int(interval * _SOON_SECONDS / between) if between else 0
     if between and not saved:
         found += f"; a checkpoint takes about {_shown(seconds)}"
-    if between > _SOON_SECONDS:
-        found += f"; steps between checkpoints take {_shown(between)}"
-    often = int(job.checkpoint.interval * _SOON_SECONDS / between) if between else 0
-    remedy = "use another kind of capacity, or save often: checkpoint.interval"
-    remedy += f" {often} at most" if often and between > _SOON_SECONDS else ""
+        size = size_for(lustre, ceil(lustre.capacity_gib * seconds / _NOTICE_SECONDS))
+        needed.append(f"storage.lustre.capacity_gib: {size}")
+    if often and between > _SOON_SECONDS:
+        found += f"; {interval} steps between checkpoints take {_shown(between)}"
+        needed.append(f"checkpoint.interval: {often} at most")
+    change = " with ".join(needed) or "save often: checkpoint.interval"
+    remedy = f"use another kind of capacity, or {change}"
     yield warning(Code.SPOT_GANG, ("nodes",), found, remedy)
 
 
