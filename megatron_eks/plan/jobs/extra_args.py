@@ -7,23 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from megatron_eks.catalog import megatron_conflicts as conflicts
 from megatron_eks.catalog.allocator import options
 from megatron_eks.catalog.images import is_ours
 from megatron_eks.catalog.job_keys import OF_OPTIONS
-from megatron_eks.catalog.megatron_conflicts import (
-    ALWAYS,
-    BREAKS,
-    CHOSEN,
-    DIVISORS,
-    IDLE,
-    OF_FAULTS,
-    OF_PLAN,
-    PARTIAL,
-    RANDOM,
-    SOMETIMES,
-    TRIALS,
-    WRITTEN,
-)
 from megatron_eks.catalog.megatron_options import FLAGS, OPTIONS
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.aliases import of_option
@@ -80,7 +67,7 @@ def check_extra_arguments(
                 # A fork's Megatron, or a DeepEP that speaks EFA.
                 remedy, level = "see that your image has it", Level.WARNING
             yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", start), found, remedy, level)
-        elif OPTIONS[name] not in plan or OPTIONS[name] in CHOSEN:
+        elif OPTIONS[name] not in plan or OPTIONS[name] in conflicts.CHOSEN:
             given[start] = (name, OPTIONS[name], values)
     set_by = {setting: tuple(values) for _, setting, values in given.values()}
     yield from _check_values(Asked(job, model_shape(job.model), set_by, copies), given, cluster)
@@ -103,7 +90,11 @@ def _check_values(
             remedy = f"add --memory-snapshot-path {cluster.storage.lustre.mount_path}/NAME.pickle"
             yield Finding(Code.SHARED_PATH, path, found, remedy)
         shared = setting == "non_persistent_global_ckpt_dir"
-        if setting in WRITTEN and values and (bad := unwritable(values[0], cluster, shared=shared)):
+        if (
+            setting in conflicts.WRITTEN
+            and values
+            and (bad := unwritable(values[0], cluster, shared=shared))
+        ):
             yield Finding(Code.SHARED_PATH, path, f"{name}: {bad[0]}", bad[1])
 
 
@@ -136,12 +127,12 @@ def _of_plan(
     key, setting = _key(name), OPTIONS[name]
     if key is not None:
         return f"{name} follows from the job file", f"remove it, and set {key}"
-    spoken = (OF_PLAN.get(f"{setting}={each}") for each in values)
+    spoken = (conflicts.OF_PLAN.get(f"{setting}={each}") for each in values)
     against = next(filter(None, spoken), "")
     # What a flag is given is the mistake, and not the flag; `=false` would be to take it back.
     given = name in FLAGS and [each.lower() for each in values] == ["true"]
     same = setting not in plan or plan[setting] == tuple(values) or (given and not plan[setting])
-    if same or (setting in CHOSEN and not against):
+    if same or (setting in conflicts.CHOSEN and not against):
         return None
     found = f"{name} is set by the plan for every run"
     return f"{found}; {against}" if against else found, "remove it"
@@ -198,24 +189,24 @@ class Asked:
 
 
 def _conflict(asked: Asked, setting: str) -> Problem | None:
-    if setting in ALWAYS:
-        return ALWAYS[setting]
-    if setting in DIVISORS and asked.number(setting) == 0:
+    if setting in conflicts.ALWAYS:
+        return conflicts.ALWAYS[setting]
+    if setting in conflicts.DIVISORS and asked.number(setting) == 0:
         return "it takes one or more", "use 1 or more"
     if setting in _APPLIES:
-        return SOMETIMES[setting] if _APPLIES[setting](asked) else None
+        return conflicts.SOMETIMES[setting] if _APPLIES[setting](asked) else None
     check = CHECKS.get(setting)
     return check(asked) if check else None
 
 
 def _warning(asked: Asked, setting: str) -> tuple[Code, Problem] | None:
     first = asked.first(setting)
-    if setting in IDLE and (setting, first) != ("exit_signal", "SIGTERM"):
-        return Code.NO_MEANING, IDLE[setting]
-    if setting == "dist_ckpt_strictness" and first in PARTIAL:
-        return Code.TRIAL_OPTION, RANDOM
-    if setting in TRIALS or setting.startswith(OF_FAULTS):
-        return Code.TRIAL_OPTION, TRIALS.get(setting, BREAKS)
+    if setting in conflicts.IDLE and (setting, first) != ("exit_signal", "SIGTERM"):
+        return Code.NO_MEANING, conflicts.IDLE[setting]
+    if setting == "dist_ckpt_strictness" and first in conflicts.PARTIAL:
+        return Code.TRIAL_OPTION, conflicts.RANDOM
+    if setting in conflicts.TRIALS or setting.startswith(conflicts.OF_FAULTS):
+        return Code.TRIAL_OPTION, conflicts.TRIALS.get(setting, conflicts.BREAKS)
     return None
 
 

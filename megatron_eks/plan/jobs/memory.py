@@ -13,6 +13,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path, warning
 from megatron_eks.config.job import Elastic, MegatronBridgeJob, MegatronJob, MegatronRun, TorchRun
 from megatron_eks.config.scalars import as_text
+from megatron_eks.plan.jobs import training
 from megatron_eks.plan.jobs.checkpoints import check_disk
 from megatron_eks.plan.jobs.layout import check_layout
 from megatron_eks.plan.jobs.resources import (
@@ -22,16 +23,7 @@ from megatron_eks.plan.jobs.resources import (
     memory_limit_mib,
 )
 from megatron_eks.plan.jobs.search import REDUCED, as_job, search
-from megatron_eks.plan.jobs.training import (
-    TIGHT,
-    at_fewest_nodes,
-    changed,
-    checkpoint_bytes,
-    fits,
-    gib,
-    job_memory,
-    sharded_memory,
-)
+from megatron_eks.plan.jobs.training import gib
 from megatron_eks.predict.memory import GIB, MemoryEstimate
 
 # A process of torch with CUDA, NCCL and its libraries, and one that loads data: both in memory.
@@ -92,7 +84,7 @@ def verdict(
         missing = gib(memory.per_gpu_bytes - memory.capacity_bytes)
         found = f"{found}: {missing} are missing ({_breakdown(memory)})"
         yield Finding(Code.DOES_NOT_FIT, path, found, remedy())
-    elif share > TIGHT:
+    elif share > training.TIGHT:
         found = f"{found} ({_breakdown(memory)})"
         yield warning(Code.FITS_TIGHTLY, path, found, remedy())
 
@@ -120,23 +112,27 @@ _DOUBLINGS = 6
 def smaller(job: TorchRun, model: ModelShape, pool: GpuPool) -> str:
     """Name the single changes that would fit, cheapest in speed first; or the fewest nodes."""
     instance = INSTANCES[pool.instance_type]
-    needed = job_memory(job, model, instance).per_gpu_bytes
+    needed = training.job_memory(job, model, instance).per_gpu_bytes
     found = [
-        (name, job_memory(changed(job, "training", **change), model, instance))
+        (name, training.job_memory(training.changed(job, "training", **change), model, instance))
         for name, change in _CHANGES
     ]
-    fitting = [f"{name} ({_less(needed, option)})" for name, option in found if fits(option)]
+    fitting = [
+        f"{name} ({_less(needed, option)})" for name, option in found if training.fits(option)
+    ]
     if fitting:
         return f"use {' or '.join(fitting)}"
     # DDP has copies everywhere, and hybrid sharding as many inside a node on any number of nodes.
     words, option = ["kind: fsdp"] * (job.kind == "ddp"), job
     for name, change in _CHANGES:
-        thriftier = changed(option, "training", **change)
+        thriftier = training.changed(option, "training", **change)
         words += [name] * (thriftier != option)
         option = thriftier
     for nodes in (job.nodes << power for power in range(_DOUBLINGS)):
-        sharded = sharded_memory(option.model_copy(update={"nodes": nodes}), model, instance)
-        if fits(sharded):
+        sharded = training.sharded_memory(
+            option.model_copy(update={"nodes": nodes}), model, instance
+        )
+        if training.fits(sharded):
             key = "runtime.elastic.min_nodes" if job.runtime.elastic else "nodes"
             words += [f"{key}: {nodes}"] * (nodes > job.nodes)
             remedy = f"use {' and '.join(words)} ({_less(needed, sharded)})"
@@ -160,8 +156,8 @@ def check_memory(
     job: MegatronRun, model: ModelShape, instance: InstanceType, cluster: ClusterConfig
 ) -> Iterator[Finding]:
     """Yield whether the ranks of a layout that adds up have room."""
-    smallest = at_fewest_nodes(job)
-    memory = job_memory(smallest, model, instance)
+    smallest = training.at_fewest_nodes(job)
+    memory = training.job_memory(smallest, model, instance)
     pool = gpu_pool(job, cluster)
     remedy = partial(_other_layout, smallest, instance, model, pool.max_nodes if pool else None)
     uncounted = _uncounted(job)
@@ -172,7 +168,7 @@ def check_memory(
         else:
             yield problem
     offloaded = max(stage.host_bytes for stage in memory.stages) * gpus_per_node(job, instance)
-    staged = checkpoint_bytes(job, model) // smallest.nodes
+    staged = training.checkpoint_bytes(job, model) // smallest.nodes
     # What an offloaded optimizer has is on the host already: 12 of its 16 bytes are saved.
     yield from check_host(job, instance, max(0, staged - offloaded * 12 // 16), offloaded)
     yield from check_disk(job, model, cluster)
@@ -204,7 +200,7 @@ def _other_layout(
 
     If none does on these nodes, on the fewest more of them.
     """
-    needed = job_memory(job, model, instance).per_gpu_bytes
+    needed = training.job_memory(job, model, instance).per_gpu_bytes
     if instance.gpu.tflops_bf16 is None:
         instance = replace(instance, gpu=replace(instance.gpu, tflops_bf16=_ANY_PEAK))
     for nodes in (job.nodes << power for power in range(_DOUBLINGS)):
@@ -230,9 +226,9 @@ def _reduced(job: MegatronRun, instance: InstanceType, model: ModelShape, needed
     if not isinstance(job, MegatronJob) or REDUCED in job.extra_args:
         return ""
     option = job.model_copy(update={"extra_args": (*job.extra_args, REDUCED)})
-    memory = job_memory(option, model, instance)
+    memory = training.job_memory(option, model, instance)
     saved = gib(needed - memory.per_gpu_bytes)
-    return f" or extra_args: [{REDUCED}] ({saved} less)" if fits(memory) else ""
+    return f" or extra_args: [{REDUCED}] ({saved} less)" if training.fits(memory) else ""
 
 
 def _differences(job: MegatronRun, option: MegatronRun) -> list[str]:

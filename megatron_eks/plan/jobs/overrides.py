@@ -8,19 +8,9 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import TypeAlias
 
+from megatron_eks.catalog import megatron_conflicts as conflicts
 from megatron_eks.catalog.bridge_fields import FIELDS, NOT_OF_LLAMA, VERSION, Field
 from megatron_eks.catalog.job_keys import OPEN, PLANNED
-from megatron_eks.catalog.megatron_conflicts import (
-    ALWAYS,
-    FLEX_BETWEEN_NODES,
-    OF_BRIDGE,
-    PARTIAL,
-    RANDOM,
-    TABLE,
-    TRIALS,
-    WRITTEN_BY_BRIDGE,
-    Conflict,
-)
 from megatron_eks.catalog.megatron_options import WORDS
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.cluster import ClusterConfig
@@ -65,7 +55,7 @@ def check_overrides(
             yield _finding(name, problem)
         if problem := _beside(job, name, cluster):
             yield _finding(name, problem)
-        if name in WRITTEN_BY_BRIDGE and isinstance(value, str) and value:
+        if name in conflicts.WRITTEN_BY_BRIDGE and isinstance(value, str) and value:
             shared = name == "checkpoint.non_persistent_global_ckpt_dir"
             if problem := unwritable(value, cluster, shared=shared):
                 yield Finding(Code.SHARED_PATH, ("overrides", name), *problem)
@@ -158,14 +148,14 @@ def _near(block: str, name: str, fields: Mapping[str, object]) -> str:
 
 
 # What harms a run is a setting of `catalog/megatron_conflicts.txt` by Bridge's name.
-_EMPTY = frozenset(TABLE["empty_blocks"].split())
+_EMPTY = frozenset(conflicts.TABLE["empty_blocks"].split())
 
 
 def _effect(job: MegatronBridgeJob, name: str, value: Value) -> Iterator[Finding]:
     """Yield an override with which the run would not be the one that is planned."""
     path = ("overrides", name)
-    setting = OF_BRIDGE.get(name) or OF_BRIDGE.get(f"{name}={_written(value)}")
-    refused = _refused(job, name, value) or ALWAYS.get(setting or "")
+    setting = conflicts.OF_BRIDGE.get(name) or conflicts.OF_BRIDGE.get(f"{name}={_written(value)}")
+    refused = _refused(job, name, value) or conflicts.ALWAYS.get(setting or "")
     block = name.partition(".")[0]
     if block in _EMPTY:
         found = f"no recipe of pretraining has {block}, and the program stops at it"
@@ -173,27 +163,29 @@ def _effect(job: MegatronBridgeJob, name: str, value: Value) -> Iterator[Finding
         yield _finding(name, (found, "remove it"), level_in(job.image))
     elif refused is not None:
         yield _finding(name, refused)
-    elif setting in TRIALS and value is not False:
-        yield warning(Code.TRIAL_OPTION, path, *TRIALS[setting])
-    elif name == "checkpoint.dist_ckpt_strictness" and value in PARTIAL:
-        yield warning(Code.TRIAL_OPTION, path, *RANDOM)
+    elif setting in conflicts.TRIALS and value is not False:
+        yield warning(Code.TRIAL_OPTION, path, *conflicts.TRIALS[setting])
+    elif name == "checkpoint.dist_ckpt_strictness" and value in conflicts.PARTIAL:
+        yield warning(Code.TRIAL_OPTION, path, *conflicts.RANDOM)
     elif (name, value) == ("model.moe_token_dispatcher_type", "flex") and job.nodes > 1:
-        yield warning(Code.OVERRIDE, path, *FLEX_BETWEEN_NODES)
+        yield warning(Code.OVERRIDE, path, *conflicts.FLEX_BETWEEN_NODES)
 
 
-def _refused(job: MegatronBridgeJob, name: str, value: Value) -> Conflict | None:
+def _refused(job: MegatronBridgeJob, name: str, value: Value) -> conflicts.Conflict | None:
     if name == "dist.distributed_backend" and value != "nccl":
-        return ALWAYS["distributed_backend"]
+        return conflicts.ALWAYS["distributed_backend"]
     if name in {"model.fp8", "mixed_precision.fp8"} and job.training.precision == "bf16":
-        return ALWAYS["fp16"]._replace(reason="training.precision says bf16, and was checked")
+        return conflicts.ALWAYS["fp16"]._replace(
+            reason="training.precision says bf16, and was checked"
+        )
     if (name, value) == ("model.cross_entropy_fusion_impl", "te"):
-        return Conflict("Megatron refuses it as unstable", "use native")
+        return conflicts.Conflict("Megatron refuses it as unstable", "use native")
     return None
 
 
 # Memory, time and checkpoints are planned for the job's model, and the program compares four of its
 # sizes with the recipe's before it trains.
-_SIZES = frozenset(TABLE["sizes_of_bridge"].split())
+_SIZES = frozenset(conflicts.TABLE["sizes_of_bridge"].split())
 # Keys of the job file with another name.
 _KEYS = {
     "num_moe_experts": "num_experts",

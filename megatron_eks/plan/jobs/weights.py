@@ -16,14 +16,8 @@ from megatron_eks.config.job import (
     TorchRun,
     TrainingJob,
 )
+from megatron_eks.plan.jobs import models, sources
 from megatron_eks.plan.jobs.file_system import check_near
-from megatron_eks.plan.jobs.models import check_model, model_shape, preset_name, preset_of
-from megatron_eks.plan.jobs.sources import (
-    check_ending,
-    check_prepared,
-    check_vocabulary,
-    data_prefixes,
-)
 
 # What the shapes of weights, or whether there are some, depend on.
 _TENSORS = (
@@ -39,12 +33,12 @@ def check_sources(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
     if isinstance(job, ConvertCheckpointJob):
         yield from _conversion(job, others)
     elif isinstance(job, MegatronRun | TorchRun):
-        for path, prefix in data_prefixes(job):
-            known = list(check_prepared(job, path, prefix, others))
+        for path, prefix in sources.data_prefixes(job):
+            known = list(sources.check_prepared(job, path, prefix, others))
             yield from known
             if isinstance(job, MegatronRun) and not known:
-                yield from check_ending(path, prefix)
-        yield from check_vocabulary(job, others)
+                yield from sources.check_ending(path, prefix)
+        yield from sources.check_vocabulary(job, others)
         yield from _base(job, others)
 
 
@@ -55,7 +49,7 @@ def _left(job: AnyJob, place: str) -> tuple[str | None, str | None]:
     """Return in which form a job leaves weights at a place, or finds them, and of which preset."""
     form, at, model = None, None, None
     if isinstance(job, FetchJob) and job.model:
-        form, at, model = _HUGGING_FACE, job.directory, preset_of(job)
+        form, at, model = _HUGGING_FACE, job.directory, models.preset_of(job)
     elif isinstance(job, ConvertCheckpointJob):
         imports, model = job.direction == "import", job.model
         form, at = _HUGGING_FACE, job.source if imports else job.target
@@ -72,7 +66,7 @@ def _left(job: AnyJob, place: str) -> tuple[str | None, str | None]:
 def _base(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Iterator[Finding]:
     base, path = job.checkpoint.pretrained or "", ("checkpoint", "pretrained")
     wanted = _MEGATRON if isinstance(job, MegatronRun) else _HUGGING_FACE
-    preset = preset_name(job.model)
+    preset = models.preset_name(job.model)
     for other in (each for each in others if each is not job):
         form, model = _left(other, base)
         if form not in {None, wanted}:
@@ -99,10 +93,13 @@ def _base(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Iterator[Fin
 def _differences(
     one: str | ModelSpec, other: str | ModelSpec
 ) -> Iterator[tuple[str, object, object]]:
-    if has_errors((*check_model(one), *check_model(other))):
+    if has_errors((*models.check_model(one), *models.check_model(other))):
         return
     for name in _TENSORS:
-        mine, theirs = getattr(model_shape(one), name), getattr(model_shape(other), name)
+        mine, theirs = (
+            getattr(models.model_shape(one), name),
+            getattr(models.model_shape(other), name),
+        )
         if mine != theirs:
             yield name, mine, theirs
 
