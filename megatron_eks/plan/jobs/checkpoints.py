@@ -61,6 +61,7 @@ def grace_seconds(checkpoint_bytes: int, lustre: LustrePlan) -> int:
 
 
 _DAY_SECONDS = 24 * 3600
+_YEAR_SECONDS = 365 * _DAY_SECONDS
 _HOUR_SECONDS = 3600
 # EC2 User Guide, "Spot Instance interruption notices": two minutes.
 _NOTICE_SECONDS, _SOON_SECONDS = 120, 1800
@@ -78,13 +79,22 @@ def check_saving(
     job = changed(job, "checkpoint", interval=interval)
     saving = plan_saving(job, model, lustre)
     seconds = saving.checkpoint_bytes / saving.write_bytes_per_second
-    speed, count = job_speed(job, model, instance), steps(job)[1]
+    speed, (key, count) = job_speed(job, model, instance), steps(job)
     step = speed.step_seconds if speed else 0
     yield from _interval(job, instance, saving, step, count)
+    if count * step > _YEAR_SECONDS:
+        found = f"the run takes about {count * step / _YEAR_SECONDS:.1f} years on these nodes"
+        remedy = "count optimizer steps, and not tokens or sequences; or use more nodes"
+        yield warning(Code.TAKES_YEARS, ("training", key), found, remedy)
     between = job.checkpoint.interval * step
     yield from _spot(job, pool, cluster.storage.lustre, between, seconds)
     # Steps of FSDP and DDP are short, and their ranks wait for most of a save.
     if isinstance(job, MegatronRun):
+        on_spot = isinstance(pool.capacity, Spot)  # `_spot` says so of any length
+        if count * step > _DAY_SECONDS and not (job.runtime.gang_restarts or on_spot):
+            found = f"the run takes about {_shown(count * step)}, and a lost rank ends the job"
+            place = ("runtime", "gang_restarts")
+            yield warning(Code.NO_RESTART, place, found, "use 3, the default")
         minutes = job.runtime.distributed_timeout_minutes
         if not job.checkpoint.async_save and seconds > minutes * 60:
             found = f"{minutes} minutes, and ranks wait about {_shown(seconds)} for a checkpoint"

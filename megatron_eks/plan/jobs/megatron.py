@@ -28,9 +28,10 @@ from megatron_eks.plan.jobs.memory import check_memory
 from megatron_eks.plan.jobs.overrides import check_overrides, level_in
 from megatron_eks.plan.jobs.precision import check_precision
 from megatron_eks.plan.jobs.resources import gpu_instance, gpu_pool, job_gpus
-from megatron_eks.plan.jobs.schedule import check_schedule
+from megatron_eks.plan.jobs.schedule import check_rate, check_schedule
 from megatron_eks.plan.jobs.training import copies
 from megatron_eks.predict.layout import Layout
+from megatron_eks.predict.parameters import parameters
 
 
 def plan(job: MegatronJob, cluster: ClusterPlan, images: pods.Images) -> JobPlan:
@@ -126,6 +127,7 @@ def _placement(job: MegatronRun, pool: GpuPool, cluster: ClusterConfig) -> Itera
     yield from runtime.check_tensor_parallelism(instance, job.parallelism.tensor)
     yield from models.check_values(job)
     model = models.model_shape(job.model)
+    yield from check_rate(job, parameters(model))
     layout_findings = list(check_layout(job, model, instance))
     yield from layout_findings
     if not has_errors(layout_findings):

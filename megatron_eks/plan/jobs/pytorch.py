@@ -27,8 +27,9 @@ from megatron_eks.plan.jobs import (
 from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.resources import gpu_pool
-from megatron_eks.plan.jobs.schedule import check_optimizer
+from megatron_eks.plan.jobs.schedule import check_optimizer, check_rate
 from megatron_eks.plan.jobs.training import at_fewest_nodes, checkpoint_bytes, job_memory
+from megatron_eks.predict.parameters import parameters
 
 
 def plan(job: FsdpJob | DdpJob, cluster: ClusterPlan, images: pods.Images) -> JobPlan:
@@ -89,6 +90,7 @@ def _check(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
         yield from models.check_values(job)
         instance, model = INSTANCES[pool.instance_type], models.model_shape(job.model)
         yield from _model(job, model, instance)
+        yield from check_rate(job, parameters(model))
         smallest = at_fewest_nodes(job)
         remedy = partial(memory.smaller, smallest, model, pool)
         estimate = job_memory(smallest, model, instance)

@@ -33,6 +33,12 @@ from megatron_eks.plan.jobs.variables import check_variables
 
 _DNS_LABEL_LENGTH = 63
 
+# Megatron and torch wait 10 minutes by default. Indexing a large corpus takes an hour at most, and
+# people write seconds, as torch does, where minutes are asked for.
+_LONG_TIMEOUT_MINUTES = 120
+# A program that ends at once does so every time.
+_MANY_RESTARTS = 50
+
 
 def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what is wrong with the pods, nodes and GPUs that a job asks for."""
@@ -85,6 +91,21 @@ def _nodes(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
     if (runtime.shm_gib or 0) > limit // 2:
         found = f"{runtime.shm_gib} GiB of /dev/shm count against {limit} GiB of pod memory"
         yield Finding(Code.SHM, ("runtime", "shm_gib"), found, f"use at most {limit // 2}")
+    gpus = min(job.gpus_per_node or instance.gpus, instance.gpus)
+    if runtime.shm_gib is not None and runtime.shm_gib < gpus:
+        # NCCL User Guide, "Troubleshooting", asks for 1 GiB in containers; data loaders use more.
+        found = f"{runtime.shm_gib} GiB for {gpus} ranks, NCCL and their data loaders"
+        remedy = f"use at least {gpus}, or leave it out"
+        yield warning(Code.SHM, ("runtime", "shm_gib"), found, remedy)
+    # Nodes are paid for while a run that has come to its end hangs, or starts again in vain.
+    minutes, restarts = runtime.distributed_timeout_minutes, runtime.gang_restarts
+    if minutes > _LONG_TIMEOUT_MINUTES:
+        found = f"a collective that hangs is noticed after {minutes / 60:.0f} hours: it is minutes"
+        remedy = "use 10, or up to 60 where indexing the data takes long"
+        yield warning(Code.SLOW_TO_FAIL, ("runtime", "distributed_timeout_minutes"), found, remedy)
+    if restarts > _MANY_RESTARTS:
+        found = f"a mistake that ends every start would be tried {restarts} times on paid nodes"
+        yield warning(Code.SLOW_TO_FAIL, ("runtime", "gang_restarts"), found, "use 3 to 20")
 
 
 def _longest_name(job: GpuJob, cluster: ClusterConfig) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
-from megatron_eks.config.job import MegatronRun
+from megatron_eks.config.job import MegatronRun, TorchRun
 from megatron_eks.config.training import FsdpTraining, MegatronTraining
 from megatron_eks.plan.jobs.arguments import decay_iters
 
@@ -15,12 +15,28 @@ from megatron_eks.plan.jobs.arguments import decay_iters
 _HIGHEST_RATE, _IMPOSSIBLE_RATE = 0.02, 1.0
 _LOWEST_RATE = 1e-8
 _HIGHEST_DECAY = 0.9
+# Runs clip at 1, a few at 0.1 to 5: norms of gradients are about 1 once the loss has begun to fall.
+_HIGHEST_CLIP = 10.0
+# The highest of published runs of such a size: 3e-4 for Llama 3.1 8B, 1e-3 for small ones (Brown et
+# al. 2020, table 2.1; Grattafiori et al. 2024, table 3).
+_LARGE_MODEL, _HIGHEST_OF_LARGE = 1e9, 2e-3
+_HIGHEST_OF_TRAINED = 1e-3
+# Below it Adam's first steps, which its averages do not steady yet, move weights little.
+_NEEDS_WARM_UP = 1e-4
+# Llama 3 405B had 16 million, DeepSeek V3 63 (Grattafiori et al. 2024, section 3.4; DeepSeek-AI
+# 2024, section 4.2).
+_MOST_BATCH_TOKENS = 128 << 20
 _SHORT_TIMEOUT_MINUTES = 5
 
 
 def check_schedule(job: MegatronRun) -> Iterator[Finding]:
     """Yield what is wrong with learning rate, evaluation, logging, recomputing and saving."""
     yield from check_optimizer(job.training)
+    sequences, length = job.training.global_batch_size, job.training.sequence_length
+    if sequences * length > _MOST_BATCH_TOKENS:
+        found = f"{sequences} sequences of {length} tokens are {sequences * length} for one step"
+        remedy = "count sequences, and not tokens: 4 to 16 million tokens are common"
+        yield warning(Code.TAKES_YEARS, ("training", "global_batch_size"), found, remedy)
     yield from _warm_up(job.training)
     yield from _decay(job.training)
     yield from _intervals(job)
@@ -66,10 +82,32 @@ def check_optimizer(training: MegatronTraining | FsdpTraining) -> Iterator[Findi
     if training.weight_decay > _HIGHEST_DECAY:
         found = f"{training.weight_decay:g} pulls weights to zero faster than they learn"
         yield warning(Code.OPTIMIZER, ("training", "weight_decay"), found, "use 0 to 0.2")
+    if training.clip_grad > _HIGHEST_CLIP:
+        found = f"norms of gradients are about 1, so {training.clip_grad:g} clips none"
+        yield warning(Code.OPTIMIZER, ("training", "clip_grad"), found, "use 1.0")
     if training.adam_beta2 < training.adam_beta1:
         found = f"{training.adam_beta2:g} is below adam_beta1 {training.adam_beta1:g}"
         remedy = "swap them: the second moment is averaged over longer"
         yield warning(Code.OPTIMIZER, ("training", "adam_beta2"), found, remedy)
+
+
+def check_rate(job: MegatronRun | TorchRun, size: int) -> Iterator[Finding]:
+    """Yield a rate that a model of this size, or one that is trained already, does not survive."""
+    rate, path = job.training.learning_rate, ("training", "learning_rate")
+    trained = job.checkpoint.pretrained is not None
+    limit = _HIGHEST_OF_TRAINED if trained else _HIGHEST_OF_LARGE
+    if size < _LARGE_MODEL:
+        return
+    cold = isinstance(job, MegatronRun) and not (trained or job.training.warmup_iters)
+    if cold and rate >= _NEEDS_WARM_UP:
+        found = f"random weights take {rate:g} from the first step, and the loss may diverge"
+        remedy = "use a hundredth to a tenth of the run's steps"
+        yield warning(Code.OPTIMIZER, ("training", "warmup_iters"), found, remedy)
+    if limit < rate <= _HIGHEST_RATE:
+        of = "weights that are trained" if trained else f"a model of {size / 1e9:.1f} billion"
+        found = f"{rate:g} is above what {of} took in any published run: {limit:g}"
+        remedy = "use 1e-5 to 1e-4" if trained else "use 6e-5 to 1e-3"
+        yield warning(Code.OPTIMIZER, path, found, remedy)
 
 
 def _warm_up(training: MegatronTraining) -> Iterator[Finding]:
