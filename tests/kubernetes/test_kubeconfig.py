@@ -96,26 +96,6 @@ def test_a_program_gives_tokens_until_the_server_takes_one(tmp_path, api):
     assert [token for _, token in api.asked] == ["Bearer t1", "Bearer t1", "Bearer t2"]
 
 
-def test_a_token_may_be_answered_without_the_program(tmp_path, api):
-    """Whoever opens the client may know what it would print; it is not started then."""
-    plugin = {"command": "/no/such", "args": ["--a"], "env": [{"name": "B", "value": "c"}]}
-    authority = str(api.authority)
-    user: dict[str, object] = {"exec": plugin}
-    file = write(tmp_path / "config", api.url, user, **{"certificate-authority": authority})
-    api.answers = [say(200, {})]
-    asked = []
-
-    def answer(*question: object) -> str:
-        asked.append(question)
-        return '{"status": {"token": "own"}}'
-
-    client = context(file).client(5, answer)
-    client.request("GET", "/a")
-    client.close()
-    assert asked == [(["/no/such", "--a"], {"B": "c"})]
-    assert [token for _, token in api.asked] == ["Bearer own"]
-
-
 @pytest.mark.parametrize(
     ("script", "why"),
     [

@@ -1,5 +1,7 @@
 """`meks ckpt` where S3, the network, the disk or the user interrupts: a second run converges."""
 
+import json
+
 import pytest
 
 from tests.programs import saved
@@ -43,6 +45,33 @@ def test_s3_that_never_answers_is_not_reachable(meks, s3, near, converges):
     s3.heal()
     s3.fail("GET .*list-type", "503")
     assert meks("ckpt", "ls", URI).returncode == 5
+    converges()
+
+
+def test_another_writer_that_was_first_is_not_overwritten(meks, s3, near, tmp_path):
+    """The manifest is written if there is none (If-None-Match)."""
+    other = tmp_path / "other"
+    saved.megatron(other, 500, seed=7)
+    assert meks("ckpt", "push", other, "s3://checkpoints/other").returncode == 0
+    key = "other/iter_0000500/manifest.json"
+    text = s3.client.get_object(Bucket="checkpoints", Key=key)["Body"].read()
+    s3.before("PUT /checkpoints/run/.*manifest.json", lambda: s3.put(key[6:], text))
+    done = meks("ckpt", "push", near, URI)
+    assert done.returncode == 4
+    assert "another checkpoint of this name is there already" in done.stderr
+    assert json.dumps(s3.json("iter_0000500/manifest.json")) == json.dumps(json.loads(text))
+
+
+def test_an_object_that_vanished_stops_a_pull_before_anything_appears(
+    meks, s3, near, tmp_path, converges
+):
+    """Exit code 4, and which object."""
+    meks("ckpt", "push", near, URI)
+    s3.delete(next(key for key in s3.names() if "__1_0" in key))
+    done = meks("ckpt", "pull", URI, "--local", tmp_path / "far")
+    assert done.returncode == 4
+    assert "warning s3://checkpoints/run/iter_0000500: __1_0.distcp is missing" in done.stderr
+    assert not (tmp_path / "far" / "iter_0000500").exists()
     converges()
 
 
