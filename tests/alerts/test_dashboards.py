@@ -160,7 +160,6 @@ def test_a_query_returns_data(ask, target):
         ("teams", "GPUs in use beside the share, by team", [24, 16]),
         ("money", "GPU nodes, in USD an hour", [5, 5]),
         ("money", "Pods with GPUs, in USD an hour", [5]),
-        ("money", "GPU hours idle", [4]),
         ("money", "GPU nodes, in USD", [20]),
         ("money", "Idle GPUs, in USD", [10]),
     ],
