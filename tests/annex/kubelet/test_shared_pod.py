@@ -131,9 +131,10 @@ def some_pod(cluster):
 def test_a_program_runs_where_the_claim_is_and_the_pod_goes(place):
     """Its lines, its result and its exit code come back."""
     lines: list[str] = []
-    ended = place.run("checkpoint_sync", ["ls", "/shared/checkpoints/gpt-7b"], lines.append)
+    ended = place.run("checkpoint_sync", ["ls", "/shared/checkpoints/gpt-7b"], None)
     assert ended.code == 0
     assert [row["step"] for row in ended.rows("ends")] == [400, 500, 600]
+    place.run("checkpoint_sync", ["verify", "/shared/checkpoints/gpt-7b"], lines.append)
     assert any("iter_0000500" in line for line in lines)
     assert not any(line.startswith("{") for line in lines)
     missing = place.run("checkpoint_sync", ["ls", "/shared/checkpoints/none"], None)

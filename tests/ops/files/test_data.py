@@ -76,7 +76,8 @@ def odd(corpus):
         server.bind(str(corpus / "socket"))
     said = dict.fromkeys(("out", "up", "again", "away"), "a link out of the folder")
     said |= dict.fromkeys(("dangling", "loop"), "a link that leads nowhere")
-    return {**said, "linked": "a link to a folder", "fifo": "a FIFO", "socket": "a socket"}
+    said |= dict.fromkeys(("fifo", "socket"), "no regular file")
+    return {**said, "linked": "a link to a folder"}
 
 
 def test_what_is_no_file_of_the_folder_is_named(meks, s3, corpus, odd):

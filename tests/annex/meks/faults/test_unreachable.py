@@ -19,7 +19,6 @@ _COMMANDS = [
     ["submit", JOB, "--preview"],
     ["cancel", "a-job", "--yes"],
     ["cost"],
-    ["secret", "ls"],
     ["secret", "rm", "hugging-face", "--yes"],
     ["fix", "0842", "--yes"],
     ["verify", "--job", "a-job"],
