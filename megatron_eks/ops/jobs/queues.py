@@ -8,13 +8,11 @@ from http import HTTPStatus
 from megatron_eks.catalog import kueue
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.kubernetes.quantity import quantity
-from megatron_eks.ops.jobs import room
+from megatron_eks.ops.jobs import queue_words, room
 from megatron_eks.ops.kube import jobs, pods
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 
-# Why a place was lost, where what is free does not say it.
-_LOST = frozenset({"NodeFailures", "PodsReadyTimeout"})
 # Releases before 0.18 serve the first alone, from 0.20 on the second.
 _VERSIONS = (kueue.API_VERSION, f"{kueue.GROUP}/v1beta1")
 
@@ -273,18 +271,10 @@ def _entry(workload: Object) -> Entry:
         since=pods.moment(left.get("lastTransitionTime") or metadata.get("creationTimestamp")),
         has_place=has_place,
         uid=(metadata.get("labels") or {}).get(kueue.UID_LABEL, ""),
-        told=_told(left, waits),
+        told=queue_words.told(left, waits),
         leaves_in=max(graces) if left and has_place and graces else None,
         nodes=pods.one_line(nodes),
     )
-
-
-def _told(lost: Object, waits: Object) -> str:
-    """Return why a job lost its place, if no other job has it, and why it waits: two conditions."""
-    said = [waits.get("message", "")]
-    if lost.get("reason") in _LOST:
-        said.insert(0, lost.get("message", ""))
-    return "; ".join(dict.fromkeys(map(pods.one_line, filter(None, said))))
 
 
 def _condition(workload: Object, kind: str, status: str) -> Object:
