@@ -181,7 +181,7 @@ def test_words_of_others_stay_on_one_line():
             return [workload] if kind == "Workload" else []
 
     shown = list(queue.lines(queues.read(cast("Client", Fake())), {}, NOW))
-    assert "w: there was no replacement for unhealthy node(s): n-1; " in shown[-1]
+    assert "w: no other node could replace failed n-1; " in shown[-1]
     assert [hostile.acting(line) for line in shown if hostile.acting(line)] == []
 
 
