@@ -87,8 +87,9 @@ def megatron_speed(
     again = _computed_again(batch, chunk, layer, layer.again_seconds)
     computing = layer.forward_seconds + layer.backward_seconds + again
     whole = batch.recompute == "full"
-    sent = _sent(calibration, wires, layer, 3 if whole or "moe" in batch.modules else 2)
     mixed = model.expert_layers(0, model.num_layers) / model.num_layers
+    passes = 3 if whole or "moe" in batch.modules else 2
+    sent = _sent(calibration, wires, layer, mixed, passes)
     # What is computed again is started again.
     host = calibration.launching(batch, mixed, hardware.generation)
     host *= computing / (computing - again)
@@ -138,8 +139,8 @@ def fsdp_speed(
     half = layer.forward_seconds * _FSDP_SELECTIVE
     once = layer.forward_seconds + layer.backward_seconds
     each = once + _computed_again(batch, model.num_layers, layer, half)
-    sent = _sent(calibration, wires, layer, 3 if batch.recompute == "full" else 2)
     mixed = model.expert_layers(0, model.num_layers) / model.num_layers
+    sent = _sent(calibration, wires, layer, mixed, 3 if batch.recompute == "full" else 2)
     host = calibration.launching(batch, mixed, hardware.generation) * each / once
     waited = _waited(host, each + sent)
     last = output.forward_seconds + output.backward_seconds
@@ -168,10 +169,8 @@ def _waited(host: float, gpu: float) -> float:
     return float((host**_SOFT + gpu**_SOFT) ** (1 / _SOFT)) - gpu
 
 
-def _sent(calibration: Calibration, wires: Wires, layer: Work, passes: int) -> float:
+def _sent(calibration: Calibration, wires: Wires, layer: Work, mixed: float, passes: int) -> float:
     """Return what is not hidden of an average layer's traffic inside one copy of the model."""
-    model = wires.model
-    mixed = model.expert_layers(0, model.num_layers) / model.num_layers
     ring = max(0.0, wires.context_seconds() - layer.attention_seconds)
     tensor = passes * wires.tensor_seconds() + 2 * ring
     experts = mixed * passes * wires.expert_seconds() * calibration["exposed experts"]
