@@ -276,7 +276,7 @@ def test_systems_error_is_found_behind_others():
     wrapped.__cause__ = OSError(errno.ENOSPC, "No space left on device")
     ranks = RuntimeError("ranks")
     ranks.failures = {3: (wrapped, None)}  # type: ignore[attr-defined]
-    assert disk.is_full(disk.system_error(ranks))
+    assert disk.system_error(ranks) is wrapped.__cause__
     assert disk.system_error(RuntimeError("a bug")) is None
 
 

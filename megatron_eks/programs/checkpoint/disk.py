@@ -30,7 +30,6 @@ _REFUSALS = {
         (errno.EIO, errno.ENOTCONN, errno.ESHUTDOWN, errno.ETIMEDOUT, errno.ENODEV), _LOST
     ),
 }
-_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 # What a save and its removal leave, whoever was killed in the middle; nobody ever reads it.
 _UNFINISHED = (".saving-*", ".deleting-*", f".{checkpoints.TRACKER}-*")
 _PROBE = ".write-check-"
@@ -87,11 +86,6 @@ def explain(directory: Path, problem: OSError, needed: int = 0) -> tuple[str, st
         found, remedy = _REFUSALS[problem.errno]
         return f"{found} ({said})", remedy
     return said, f"give user {os.getuid()} the right to write, or choose another directory"
-
-
-def is_full(problem: OSError | None) -> bool:
-    """Tell whether room would help."""
-    return problem is not None and problem.errno in _NO_SPACE
 
 
 def free_leftovers(root: Path) -> Iterator[Path]:
