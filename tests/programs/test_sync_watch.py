@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.programs import saved
+from tests.programs.fault_proxy import Fault
 from tests.programs.run_program import command
 from tests.programs.s3_world import URI, World
 
@@ -100,6 +101,20 @@ def test_watcher_keeps_the_newest(s3, near):
         wait_for(s3, f"iter_{step:07d}")
     process.send_signal(signal.SIGTERM)
     assert ended(process)[0] == 0
+    assert not any("iter_0000100" in name for name in s3.names())
+
+
+def test_a_removal_that_sigterm_interrupts_is_taken_up_again(s3, near):
+    """A checkpoint without its manifest looks like a push that goes on, which stays."""
+    process = watch(near, "--keep-last", "1")
+    removals = "POST .*delete"
+    end = Fault(removals, "503", times=1, before=lambda: process.send_signal(signal.SIGTERM))
+    s3.before(removals, lambda: s3.proxy.faults.append(end))
+    for step in (100, 200):
+        saved.megatron(near, step)
+        wait_for(s3, f"iter_{step:07d}")
+    code, summary = ended(process)
+    assert (code, summary["removed"]) == (0, ["iter_0000100"])
     assert not any("iter_0000100" in name for name in s3.names())
 
 

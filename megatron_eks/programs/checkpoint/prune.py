@@ -85,7 +85,7 @@ def remote_choices(sync: Sync, keep_last: int) -> Iterator[Choice]:
             why = stop
         elif step == needed.step:
             why = "`latest` names it"
-        elif each.unfinished:
+        elif each.unfinished and each.name not in sync.remote.removing:
             why = "perhaps a push that still goes on; if not, push it again, or remove it yourself"
         elif step in kept:
             why = f"one of the newest {keep_last}"
@@ -162,6 +162,7 @@ def _remove_local(root: Path, going: list[Choice], report: Report) -> None:
 
 def _remove_remote(sync: Sync, going: list[Choice]) -> None:
     for each in going:
+        sync.remote.removing.add(each.name)
         # The manifest goes first: without it the checkpoint is not there for anybody.
         sync.store.delete([manifest_format.manifest_key(each.name)])
         sync.store.delete([found.key for found in sync.store.objects(f"{each.name}/")])

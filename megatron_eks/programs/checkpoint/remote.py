@@ -39,6 +39,8 @@ class Remote:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.removing: set[str] = set()
+        """What this program has begun to remove; SIGTERM may end a removal in the middle."""
 
     def manifest(self, name: str) -> Manifest | None:
         """Return the manifest of a checkpoint; None if there is none.
