@@ -45,7 +45,7 @@ class Place:
     """Where it starts; asked only when there is something to report."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen, which takes three times as long to make, a million times
 class Value:
     """Anything below a resource or an object; what is not there is an absent value, not an error.
 
