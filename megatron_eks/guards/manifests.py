@@ -105,7 +105,7 @@ class Object:
     @cached_property
     def parts(self) -> list[Value]:
         """Everything that is written in it, but in the schemas of a definition."""
-        return [] if self.kind == "CustomResourceDefinition" else [*inside(self.body)]
+        return [] if self.kind == "CustomResourceDefinition" else inside(self.body)
 
     @property
     def main_pod(self) -> Pod | None:
