@@ -57,14 +57,14 @@ def deploy(
     import tempfile
 
     from megatron_eks.ops.aws.cdk import Cdk
-    from megatron_eks.ops.cluster.deploy import Wishes, run
+    from megatron_eks.ops.cluster.deploy import run
 
-    wishes = Wishes(stacks, import_existing_resources, replace_data)
+    adopts = import_existing_resources
 
     def act(tools: "Tools") -> int:
         with tempfile.TemporaryDirectory(prefix="meks-") as folder:
             cdk = Cdk(cluster, tools.aws.region, Path(folder) / "cdk.out")
-            return run(wishes, tools, cdk)
+            return run(stacks, tools, cdk, import_existing=adopts, replace_data=replace_data)
 
     return on_aws(cluster, act, yes=yes, makes=True)
 
@@ -268,11 +268,9 @@ def cleanup(
     :param delete_images: repositories with all built images too
     :param confirm: the cluster's name, for --delete-storage
     """
-    from megatron_eks.ops.cluster.cleanup import Wish, run
+    from megatron_eks.ops.cluster.cleanup import run
 
-    wish = Wish(delete_storage, delete_images, confirm)
+    end = partial(run, delete_storage=delete_storage, delete_images=delete_images, confirm=confirm)
     return on_aws(
-        cluster,
-        lambda tools: run(wish, tools, lambda: opened(tools.plan, args.HERE).client),
-        yes=yes,
+        cluster, lambda tools: end(tools, lambda: opened(tools.plan, args.HERE).client), yes=yes
     )

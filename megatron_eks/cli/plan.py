@@ -102,7 +102,6 @@ def plan(
         list[str] | None, args.JOBS, Parameter(metavar="[JOB]", consume_multiple=(0, 1))
     ] = None,
     what_if: bool = False,
-    write: args.File = None,
     cluster: args.Cluster = args.DEFAULT,
     output: args.Output = "table",
 ) -> int:
@@ -112,21 +111,17 @@ def plan(
     meks plan megatron-cpt-techpulse      memory, speed, cost and saves of a job
     meks plan -o yaml                     all of the cluster: network, storage, prices
     meks plan -o json | jq .cost
-    meks plan --search megatron-cpt-techpulse --write jobs/faster.yaml
+    meks plan --search megatron-cpt-techpulse
     meks plan megatron-cpt-techpulse --what-if
 
     :param job: everything known about this job
     :param search: the fastest layouts that fit, for one Megatron job or all
     :param what_if: with JOB: the effect of other recomputation, precision, saves or nodes
-    :param write: with --search JOB: where to write the job with the best layout
     """
     if search is not None:
         from megatron_eks.ops.planning.search import run as run_search
 
-        name = "".join(search) or job or ""
-        return run_search(cluster, name, write, output, today())
-    if write:
-        raise CycloptsError(msg="--write goes with --search JOB")
+        return run_search(cluster, "".join(search) or job or "", output, today())
     if what_if:
         if job is None:
             raise CycloptsError(msg="--what-if needs one job: name it")

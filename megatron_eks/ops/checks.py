@@ -6,7 +6,7 @@ from functools import partial
 from typing import Generic, TextIO, TypeVar
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, has_errors
+from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.config.load import Json
 from megatron_eks.config.messages import messages
 from megatron_eks.ops.console import Console
@@ -33,16 +33,6 @@ class Check(Generic[_Read]):
 
 
 @dataclass(frozen=True)
-class Unknown:
-    """Something that could not be looked up."""
-
-    check: str
-    """The name of the check that would have needed it."""
-    found: str
-    remedy: str
-
-
-@dataclass(frozen=True)
 class Result:
     """What a check found."""
 
@@ -65,23 +55,11 @@ class Result:
         return "nothing yet" if self.skipped else "passed"
 
 
-def judged(
-    checks: Iterable[Check[_Read]], read: _Read, unknown: Sequence[Unknown] = (), file: str = AWS
-) -> list[Result]:
-    """Make all checks; one that lacks what it needs says so, by what is unknown to it."""
-    code, level = Code.NOT_CHECKED, Level.WARNING
-    results: list[Result] = []
-    for check in checks:
-        applies = check.applies(read)
-        findings = check.judge(read) if applies else ()
-        lacking = (
-            Finding(code, (each.check,), each.found, each.remedy, level, file=file)
-            for each in unknown
-            if each.check == check.name
-        )
-        found = tuple(dict.fromkeys((*findings, *lacking)))
-        results.append(Result(check.name, found, skipped=not applies))
-    return results
+def judged(check: Check[_Read], read: _Read) -> Result:
+    """Make a check."""
+    if not check.applies(read):
+        return Result(check.name, (), skipped=True)
+    return Result(check.name, tuple(dict.fromkeys(check.judge(read))))
 
 
 in_aws, in_kubernetes = partial(Finding, file=AWS), partial(Finding, file=KUBERNETES)

@@ -1,5 +1,6 @@
 """What commands write: tables for people, JSON or YAML for programs, files of the user's."""
 
+import functools
 import json
 import os
 from collections import Counter
@@ -90,13 +91,15 @@ def size(number: Json) -> str:
     return f"{left:.1f} TB"
 
 
-def replace_file(file: Path, text: str, remedy: str) -> None:
+def replace_file(file: Path, text: str, remedy: str, *, mode: int = 0o666) -> None:
     """Put a text in the place of a file; what was there stays where that fails."""
     partial = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            partial.write_text(text, encoding="utf-8")
+            opener = functools.partial(os.open, mode=mode)
+            with open(partial, "w", encoding="utf-8", opener=opener) as stream:
+                stream.write(text)
             partial.replace(file)
         except BaseException:
             partial.unlink(missing_ok=True)

@@ -134,7 +134,7 @@ def checklist(log: str) -> set[str]:
     container = {"image": _DIGEST, "resources": {"limits": devices}, "command": ["torchrun"]}
     pod = {"containers": [container], "nodeSelector": {"megatron-eks/pool": "p4d"}}
     ranks = [Rank(number, None, None) for number in range(2)]
-    results = judged(CHECKLIST, Run("job", ranks, pod, log))
+    results = [judged(each, Run("job", ranks, pod, log)) for each in CHECKLIST]
     return codes(finding for result in results for finding in result.findings)
 
 

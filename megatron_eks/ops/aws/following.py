@@ -12,6 +12,23 @@ _REPORT_SECONDS = 30
 # up after hours.
 _LIMIT_SECONDS = 3 * 3600
 _SHOWN = 4
+_GOOD = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})
+
+
+def carry_out(stacks: Stacks, name: str, change_set: str, console: Console) -> bool:
+    """Execute a change set to its end; False where the stack has changed since it was made."""
+    before, started = stacks.last_event(name), console.clock.now()
+    if not stacks.execute(name, change_set):
+        return False
+    stack = follow(stacks, name, console, before)
+    if stack is None:
+        remedy = "run `meks deploy` again: what is done stays done"
+        raise Failure(Code.STACK_FAILED, "somebody deleted it", remedy, where=name)
+    if stack.status not in _GOOD:
+        raise failed(stacks, stack, before)
+    took = duration((console.clock.now() - started).total_seconds())
+    console.say(f"{name}: {stack.status} after {took}")
+    return True
 
 
 def follow(stacks: Stacks, name: str, console: Console, after: str = "") -> Stack | None:

@@ -1,7 +1,6 @@
 """`meks cleanup`: everything that costs money goes in order; what holds data stays unless named."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from megatron_eks.catalog.pricing import AS_OF, HOURS_PER_MONTH, KEY_USD_PER_MONTH
 from megatron_eks.config.codes import Code
@@ -22,24 +21,24 @@ _EMPTY_SECONDS = 30 * 60
 _PROTECTION_SECONDS = 15 * 60
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What goes besides the cluster itself."""
+def run(
+    tools: Tools,
+    connect: Callable[[], Client],
+    *,
+    delete_storage: bool = False,
+    delete_images: bool = False,
+    confirm: str = "",
+) -> int:
+    """Delete a cluster; run again after an interruption, it goes on where it ended.
 
-    delete_storage: bool = False
-    delete_images: bool = False
-    confirm: str = ""
-    """The cluster's name, which answers the second question about storage."""
-
-
-def run(wish: Wish, tools: Tools, connect: Callable[[], Client]) -> int:
-    """Delete a cluster; run again after an interruption, it goes on where it ended."""
+    `confirm` is the cluster's name, which answers the second question about storage.
+    """
     plan, console, stacks = tools.plan, tools.console, tools.stacks
     # Also what is left of a creation that failed.
     parts = dict.fromkeys((*plan.stacks, "Observability"))  # which may be off by now
     present = [part for part in reversed(parts) if stacks.find(plan.stack(part))]
-    goes = _goes(present, wish, tools)
-    repositories = retained.repositories(tools) if wish.delete_images else []
+    goes = _goes(present, tools, delete_storage=delete_storage, delete_images=delete_images)
+    repositories = retained.repositories(tools) if delete_images else []
     if not goes and not repositories:
         console.say("nothing to delete")
         return _remains(present, tools)
@@ -50,7 +49,7 @@ def run(wish: Wish, tools: Tools, connect: Callable[[], Client]) -> int:
             "set it to false; nothing needs to be deployed for that",
             exit_code=USAGE,
         )
-    if not _agreed(goes, repositories, wish, tools):
+    if not _agreed(goes, repositories, confirm, tools):
         console.say("nothing was deleted")
         return FAILED
     try:
@@ -60,7 +59,7 @@ def run(wish: Wish, tools: Tools, connect: Callable[[], Client]) -> int:
             _lift_protection(tools)
         for part in goes:
             _delete(part, tools)
-        if wish.delete_images:
+        if delete_images:
             retained.delete_repositories(tools)
     except KeyboardInterrupt:
         console.say("\nAWS goes on with what it was told; meks cleanup does the rest")
@@ -68,13 +67,15 @@ def run(wish: Wish, tools: Tools, connect: Callable[[], Client]) -> int:
     return _remains([part for part in present if part not in goes], tools)
 
 
-def _goes(present: list[str], wish: Wish, tools: Tools) -> list[str]:
+def _goes(
+    present: list[str], tools: Tools, *, delete_storage: bool, delete_images: bool
+) -> list[str]:
     """Return the stacks to delete, those first that use others."""
     # The scraper would be billed on, of a cluster that is gone.
-    named = ("Observability", "Cluster", *(["Images"] if wish.delete_images else []))
+    named = ("Observability", "Cluster", *(["Images"] if delete_images else []))
     goes: list[str] = [part for part in named if part in present]
     if "Storage" in present:
-        if not wish.delete_storage:
+        if not delete_storage:
             return goes
         goes.append("Storage")
     elif "Network" in present:
@@ -88,7 +89,7 @@ def _goes(present: list[str], wish: Wish, tools: Tools) -> list[str]:
     return [*goes, *(["Network"] if "Network" in present else [])]
 
 
-def _agreed(goes: list[str], repositories: list[str], wish: Wish, tools: Tools) -> bool:
+def _agreed(goes: list[str], repositories: list[str], confirmed: str, tools: Tools) -> bool:
     plan, console = tools.plan, tools.console
     console.say(f"to delete in account {tools.aws.account()}, {plan.region}:")
     if "Cluster" in goes:
@@ -105,8 +106,8 @@ def _agreed(goes: list[str], repositories: list[str], wish: Wish, tools: Tools) 
         "file systems, buckets and keys go too: every data set, checkpoint and log in them, "
         "for good"
     )
-    if wish.confirm:
-        return wish.confirm == plan.name
+    if confirmed:
+        return confirmed == plan.name
     return console.confirm_name("Delete all of it?", plan.name, f"--confirm {plan.name}")
 
 

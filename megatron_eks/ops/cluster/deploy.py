@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError
@@ -19,48 +18,41 @@ from megatron_eks.ops.cluster.splitting import (
     show_changes,
     steps,
 )
-from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import CHECK_FAILED, FAILED, INTERRUPTED, USAGE, Failure
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cost import stack_costs, total
 from megatron_eks.project import read_document
 
-_AGAIN = "run `meks deploy` again: what is done stays done"
-_GOOD = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})
 
+def run(
+    stacks: Sequence[str],
+    tools: Tools,
+    cdk: Cdk,
+    *,
+    import_existing: bool = False,
+    replace_data: bool = False,
+) -> int:
+    """Deploy stacks by their names or the last parts of these, or all; return the exit code.
 
-@dataclass(frozen=True)
-class Wishes:
-    """What the user said besides the cluster file."""
-
-    stacks: Sequence[str] = ()
-    """Names, or their last parts; empty: all."""
-    import_existing: bool = False
-    """Take over what was kept of an earlier deployment."""
-    replace_data: bool = False
-    """New and empty file systems, buckets and repositories are what is wanted."""
-
-
-def run(wishes: Wishes, tools: Tools, cdk: Cdk) -> int:
-    """Deploy; return the exit code, or raise Failure."""
+    `import_existing` takes over what was kept of an earlier deployment, and `replace_data` says
+    that new and empty file systems, buckets and repositories are what is wanted.
+    """
     plan = tools.plan
     refuse_folder_of_another(tools.project)
-    names = _chosen(plan, wishes.stacks)
+    names = _chosen(plan, stacks)
     account = tools.aws.account()
     new = [name for name in names if not _made(name, tools)]
     if new and (foreign := taken(plan, tools.stacks)):
         document = read_document(tools.cluster_file)
         raise ConfigError(document.locate(foreign))
-    if plan.stack("Storage") in new and not (wishes.replace_data or plan.storage.existing):
+    if plan.stack("Storage") in new and not (replace_data or plan.storage.existing):
         _refuse_second_file_system(tools)
     if not _agreed(new, account, tools):
         return FAILED
-    deployment = Deployment(wishes, tools, cdk)
+    deployment = Deployment(tools, cdk, import_existing=import_existing, replace_data=replace_data)
     sizes = tools.node_groups.wanted()
     try:
-        _bootstrap(account, tools, cdk)
-        tools.console.say("writing the templates")
-        cdk.synth()
+        _synthesise(account, tools, cdk)
         complete = all(deployment.deploy(name) for name in names)
     except KeyboardInterrupt:
         after = "\nnothing is under way; `meks deploy` goes on where this ended"
@@ -86,14 +78,22 @@ def run(wishes: Wishes, tools: Tools, cdk: Cdk) -> int:
     return 0
 
 
+def _synthesise(account: str, tools: Tools, cdk: Cdk) -> None:
+    if not is_bootstrapped(tools.aws):
+        tools.console.say("cdk bootstrap: the CDK's bucket and roles in this account and region")
+        cdk.bootstrap(account)
+    tools.console.say("writing the templates")
+    cdk.synth()
+
+
 class Deployment:
     """One run over some stacks."""
 
-    def __init__(self, wishes: Wishes, tools: Tools, cdk: Cdk) -> None:
-        self._wishes = wishes
-        self._tools = tools
-        self._cdk = cdk
-        self._stacks = tools.stacks
+    def __init__(
+        self, tools: Tools, cdk: Cdk, *, import_existing: bool, replace_data: bool
+    ) -> None:
+        self._import_existing, self._replace_data = import_existing, replace_data
+        self._tools, self._cdk, self._stacks = tools, cdk, tools.stacks
         # A name for each run: what an earlier one left behind must not be executed by this one.
         self._change_set = f"meks-{uuid.uuid4().hex[:12]}"
         self.executing = ""
@@ -130,7 +130,7 @@ class Deployment:
         # Of a new stack only repositories can be there before it: the names of all else go with
         # it, or are CloudFormation's.
         kept = change is None and name == self._tools.plan.stack("Images")
-        take_over = self._wishes.import_existing or (kept and retained.repositories(self._tools))
+        take_over = self._import_existing or (kept and retained.repositories(self._tools))
         try:
             self._cdk.prepare(name, change_set, import_existing=bool(take_over))
         except Failure as failure:
@@ -149,7 +149,7 @@ class Deployment:
             if change is not None:
                 scaled = {each.name for each in self._tools.plan.scaled_pools}
                 refuse_node_loss(*change, changes, self._tools.node_groups, scaled)
-                refuse_data_loss(name, changes, allowed=self._wishes.replace_data)
+                refuse_data_loss(name, changes, allowed=self._replace_data)
             agreed = change is None or console.confirm(f"Change {name}?")
         except BaseException:
             stacks.forget(name, change_set)
@@ -158,25 +158,11 @@ class Deployment:
             stacks.forget(name, change_set)
             console.say("nothing was changed")
             return False
-        self._execute(name, change_set)
-        return True
-
-    def _execute(self, name: str, change_set: str) -> None:
-        console, stacks = self._tools.console, self._stacks
-        before = stacks.last_event(name)
-        started = console.clock.now()
         self.executing = name
-        if not stacks.execute(name, change_set):
-            self.executing = ""
+        if not following.carry_out(stacks, name, change_set, console):
             raise _overtaken(name)
-        stack = following.follow(stacks, name, console, before)
         self.executing = ""
-        if stack is None:
-            raise Failure(Code.STACK_FAILED, "somebody deleted it", _AGAIN, where=name)
-        if stack.status not in _GOOD:
-            raise following.failed(stacks, stack, before)
-        took = duration((console.clock.now() - started).total_seconds())
-        console.say(f"{name}: {stack.status} after {took}")
+        return True
 
 
 def _overtaken(name: str) -> Failure:
@@ -217,7 +203,6 @@ def _agreed(new: Sequence[str], account: str, tools: Tools) -> bool:
     plan = tools.plan
     if not new:
         return True
-    made = [plan.stack(part) for part in plan.stacks if _made(plan.stack(part), tools)]
     tools.console.say(f"to make in account {account}, {plan.region}: {', '.join(new)}")
     kept = retained.repositories(tools) if plan.stack("Images") in new else []
     if kept:
@@ -225,7 +210,7 @@ def _agreed(new: Sequence[str], account: str, tools: Tools) -> bool:
     whole = total(
         price.total
         for part, each in stack_costs(plan).items()
-        if plan.stack(part) in {*made, *new}
+        if (name := plan.stack(part)) in new or _made(name, tools)
         for price in each
     )
     price = "an unknown sum" if whole is None else f"{whole:.2f} USD"
@@ -239,13 +224,6 @@ def _agreed(new: Sequence[str], account: str, tools: Tools) -> bool:
 def _made(name: str, tools: Tools) -> bool:
     stack = tools.stacks.find(name)
     return stack is not None and stack.made
-
-
-def _bootstrap(account: str, tools: Tools, cdk: Cdk) -> None:
-    """Make the CDK's bucket and roles, where this account and region have none yet."""
-    if not is_bootstrapped(tools.aws):
-        tools.console.say("cdk bootstrap: the CDK's bucket and roles in this account and region")
-        cdk.bootstrap(account)
 
 
 def _resized(before: Mapping[str, int], tools: Tools) -> Failure | None:

@@ -2,10 +2,8 @@
 
 import base64
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +19,11 @@ from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, Failure
 from megatron_eks.ops.kube.access import TOKEN_COMMAND, explained
+from megatron_eks.ops.output import replace_file
 
 _USABLE = frozenset({"ACTIVE", "UPDATING"})
 _NO_ROLE = "none"
+_EXEC_VERSION = "client.authentication.k8s.io/v1"
 _KEPT = ("AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_ENDPOINT_URL")
 
 
@@ -42,7 +42,9 @@ def run(file: Path, role_arn: str | None, tools: Tools, environ: Mapping[str, st
         others = [each for each in config.get(section) or () if each["name"] != arn]
         config[section] = [*others, {"name": arn, **entry}]
     config |= {"apiVersion": "v1", "kind": "Config", "current-context": arn}
-    _write(file, yaml.safe_dump(config, sort_keys=False))
+    text = yaml.safe_dump(config, sort_keys=False)
+    # Readable by its owner alone, as entries of others may need.
+    replace_file(file.resolve(), text, "or name another with --kubeconfig", mode=0o600)
     who = "as you are" if role_arn in {None, _NO_ROLE} else f"as {role_arn}"
     tools.console.say(f"wrote context {arn} to {file}, {who}; next: meks status")
     if not cluster.get("resourcesVpcConfig", {}).get("endpointPublicAccess", True):
@@ -89,14 +91,11 @@ def _entries(
     place = ["--cluster-name", cluster["name"], "--region", tools.plan.region]
     # What AWS is asked with later is what it is asked with now; no variable holds a secret.
     kept = [name for name in _KEPT if environ.get(name)]
+    role = ["--role-arn", role_arn] if role_arn else []
     plugin: Entry = {
-        "apiVersion": "client.authentication.k8s.io/v1",
+        "apiVersion": _EXEC_VERSION,
         "command": TOKEN_COMMAND[0],
-        "args": [
-            *TOKEN_COMMAND[1:],
-            *place,
-            *(("--role-arn", role_arn) if role_arn else ()),
-        ],
+        "args": [*TOKEN_COMMAND[1:], *place, *role],
         "env": [{"name": name, "value": environ[name]} for name in kept] or None,
         "interactiveMode": "Never",
     }
@@ -111,24 +110,6 @@ def _entries(
     }
 
 
-def _write(file: Path, text: str) -> None:
-    """Replace a file at once, readable by its owner alone, as other users' entries may need."""
-    target = file.resolve()
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            Path(partial).replace(target)
-        except BaseException:
-            Path(partial).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        found = f"{file} cannot be written: {error.strerror}"
-        raise Failure(Code.KUBECONFIG, found, "name another with --kubeconfig") from error
-
-
 # The presigned request itself may be used within a minute; the API server takes a token for
 # fifteen (kubernetes-sigs/aws-iam-authenticator, README, "API Authorization from Outside a
 # Cluster"). A minute earlier a client asks for the next one.
@@ -139,14 +120,11 @@ _HEADER = "x-k8s-aws-id"
 
 
 def print_token(cluster: str, role_arn: str | None, aws: Aws, console: Console) -> int:
-    """Print an ExecCredential, as `users[].user.exec` of a kubeconfig asks for it."""
-    console.write(credential(cluster, role_arn, aws, console.clock.now()) + "\n")
-    return DONE
+    """Print an ExecCredential for one cluster, after taking a role where one is named.
 
-
-def credential(cluster: str, role_arn: str | None, aws: Aws, now: datetime) -> str:
-    """Return an ExecCredential for one cluster, after taking a role where one is named."""
-    expires = now + _TOKEN_LIFE
+    `users[].user.exec` of a kubeconfig asks for it.
+    """
+    expires = console.clock.now() + _TOKEN_LIFE
     sts = aws.client("sts")
     if role_arn:
         found = sts.assume_role(RoleArn=role_arn, RoleSessionName="meks")["Credentials"]
@@ -155,14 +133,15 @@ def credential(cluster: str, role_arn: str | None, aws: Aws, now: datetime) -> s
         )
         sts = Aws(session, aws.region).client("sts")
     answer = {
-        "apiVersion": "client.authentication.k8s.io/v1",
+        "apiVersion": _EXEC_VERSION,
         "kind": "ExecCredential",
         "status": {
             "expirationTimestamp": f"{expires:%Y-%m-%dT%H:%M:%SZ}",
             "token": token(sts, cluster),
         },
     }
-    return json.dumps(answer)
+    console.write(json.dumps(answer) + "\n")
+    return DONE
 
 
 def token(sts: BaseClient, cluster: str) -> str:

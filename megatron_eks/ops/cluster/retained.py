@@ -3,9 +3,8 @@
 import copy
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
-
-from botocore.client import BaseClient
 
 from megatron_eks.ops.aws import following
 from megatron_eks.ops.aws.session import if_there
@@ -15,7 +14,6 @@ from megatron_eks.ops.cluster.names import REPOSITORY
 from megatron_eks.ops.output import count
 
 _BUCKET = "AWS::S3::Bucket"
-_PAGE = 1000
 
 
 def lift_retention(name: str, tools: Tools) -> None:
@@ -32,12 +30,8 @@ def lift_retention(name: str, tools: Tools) -> None:
     if new == old:
         return
     change_set = f"meks-{uuid.uuid4().hex[:12]}"
-    before = stacks.last_event(name)
     stacks.prepare(name, change_set, new)
-    stacks.execute(name, change_set)
-    stack = following.follow(stacks, name, console, before)
-    if stack is not None and stack.status != "UPDATE_COMPLETE":
-        raise following.failed(stacks, stack, before)
+    following.carry_out(stacks, name, change_set, console)
     console.say(f"{name}: nothing in it is kept any longer")
 
 
@@ -48,10 +42,14 @@ def empty_buckets(name: str, tools: Tools) -> None:
         if kind != _BUCKET or not bucket:
             continue
         deleted = 0
-        for page in _pages(bucket, s3):
-            s3.delete_objects(Bucket=bucket, Delete={"Objects": page, "Quiet": True})
-            deleted += len(page)
-            tools.console.say(f"  {bucket}: {count(deleted, 'object')} deleted")
+        with suppress(s3.exceptions.NoSuchBucket):
+            for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+                found = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+                listed = [{key: each[key] for key in ("Key", "VersionId")} for each in found]
+                if listed:
+                    s3.delete_objects(Bucket=bucket, Delete={"Objects": listed, "Quiet": True})
+                    deleted += len(listed)
+                    tools.console.say(f"  {bucket}: {count(deleted, 'object')} deleted")
 
 
 def repositories(tools: Tools) -> list[str]:
@@ -91,14 +89,3 @@ def left_behind(tools: Tools) -> list[str]:
 def _all(tools: Tools) -> Iterator[Mapping[str, Any]]:
     for page in tools.aws.client("fsx").get_paginator("describe_file_systems").paginate():
         yield from page["FileSystems"]
-
-
-def _pages(bucket: str, s3: BaseClient) -> Iterator[list[dict[str, str]]]:
-    pages = s3.get_paginator("list_object_versions").paginate(Bucket=bucket, MaxKeys=_PAGE)
-    try:
-        for page in pages:
-            found = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
-            if found:
-                yield [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in found]
-    except s3.exceptions.NoSuchBucket:
-        return

@@ -1,8 +1,7 @@
 """What a change set does and what of it is refused; changes of node groups that AWS wants apart."""
 
 import copy
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
@@ -12,7 +11,7 @@ from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import CHECK_FAILED, Failure
 from megatron_eks.ops.output import count
 
-NODE_GROUP = "AWS::EKS::Nodegroup"
+_NODE_GROUP = "AWS::EKS::Nodegroup"
 
 # "Version and ReleaseVersion updates cannot be combined with other updates" (aws-cdk#16644,
 # containers-roadmap#1258), and that goes for the launch template too (CloudFormation User Guide,
@@ -20,57 +19,22 @@ NODE_GROUP = "AWS::EKS::Nodegroup"
 _VERSION = frozenset({"Version", "ReleaseVersion"})
 _TEMPLATE = frozenset({"LaunchTemplate"})
 
-
-@dataclass(frozen=True)
-class NodeGroupChange:
-    """What a new template changes in a node group that exists."""
-
-    logical_id: str
-    name: str
-    """Of the pool; empty for the system nodes."""
-    template: tuple[str, ...]
-    """Keys of the launch template's data that change."""
-    version: tuple[str, ...]
-    other: tuple[str, ...]
-
-    @property
-    def renews_nodes(self) -> bool:
-        """Whether EKS ends every node and starts another in its place."""
-        return bool(self.template or self.version)
-
-    @property
-    def parts(self) -> tuple[frozenset[str], ...]:
-        """The updates that it takes, each as the node group's properties."""
-        parts = (
-            _TEMPLATE if self.template else None,
-            _VERSION if self.version else None,
-            frozenset(self.other) or None,
-        )
-        return tuple(part for part in parts if part)
+# More than this are counted instead of listed: a new stack is no news line by line.
+_LISTED = 12
 
 
-def node_group_changes(old: Template, new: Template) -> list[NodeGroupChange]:
-    """Compare the node groups that two templates have in common."""
-    before, after = resources_of(old), resources_of(new)
-    changes = []
-    for logical_id, resource in after.items():
-        if resource.get("Type") != NODE_GROUP or logical_id not in before:
-            continue
-        theirs, ours = _properties(before[logical_id]), _properties(resource)
-        changed = {key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key)}
-        template = _template_changes(logical_id, before, after)
-        if changed & _TEMPLATE and not template:
-            template = ("LaunchTemplate",)
-        change = NodeGroupChange(
-            logical_id=logical_id,
-            name=str(ours.get("NodegroupName", "")),
-            template=template,
-            version=tuple(sorted(changed & _VERSION)),
-            other=tuple(sorted(changed - _VERSION - _TEMPLATE)),
-        )
-        if change.parts:
-            changes.append(change)
-    return changes
+def updates(old: Template, new: Template) -> dict[str, list[set[str]]]:
+    """Return the updates that each changed node group takes, each as its properties."""
+    found = {}
+    for group, resource in resources_of(new).items():
+        if resource.get("Type") == _NODE_GROUP and group in resources_of(old):
+            changed = _differing(*(_properties(group, each) for each in (old, new)))
+            if _differing(*(_launch_data(group, each) for each in (old, new))):
+                changed |= _TEMPLATE
+            parts = (changed & _TEMPLATE, changed & _VERSION, changed - _TEMPLATE - _VERSION)
+            if changed:
+                found[group] = [part for part in parts if part]
+    return found
 
 
 def steps(old: Template, new: Template) -> list[Template]:
@@ -79,29 +43,37 @@ def steps(old: Template, new: Template) -> list[Template]:
     A step holds back properties of node groups as they are deployed; everything else is new from
     the first step on, launch templates included, so no step refers to what it no longer has.
     """
-    changes = node_group_changes(old, new)
-    count = max((len(change.parts) for change in changes), default=1)
+    changes = updates(old, new)
     templates = []
-    for done in range(1, count):
+    for done in range(1, max(map(len, changes.values()), default=1)):
         step = copy.deepcopy(new)
-        for change in changes:
-            theirs = _properties(resources_of(old)[change.logical_id])
-            ours = _properties(resources_of(step)[change.logical_id])
-            for key in (key for part in change.parts[done:] for key in part):
+        for group, parts in changes.items():
+            theirs, ours = _properties(group, old), _properties(group, step)
+            for key in set().union(*parts[done:]):
+                ours.pop(key, None)
                 if key in theirs:
                     ours[key] = copy.deepcopy(theirs[key])
-                else:
-                    ours.pop(key, None)
         templates.append(step)
     return [*templates, new]
 
 
-def references(group: str, template: Template) -> dict[str, frozenset[str]]:
-    """Return which resources the launch template of a node group names, by key of its data."""
-    resources = resources_of(template)
-    body = resources.get(_launch_template_of(group, resources), {})
-    data = _mapping(_properties(body).get("LaunchTemplateData"))
-    return {key: frozenset(_named(value)) for key, value in data.items()}
+def _differing(theirs: Mapping[str, Json], ours: Mapping[str, Json]) -> set[str]:
+    return {key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key)}
+
+
+def _properties(logical_id: str, template: Template) -> dict[str, Json]:
+    return _mapping(resources_of(template).get(logical_id, {}).get("Properties"))
+
+
+def _launch_data(group: str, template: Template) -> dict[str, Json]:
+    """Return the data of a node group's launch template; any change makes a new version."""
+    specification = _mapping(_properties(group, template).get("LaunchTemplate"))
+    logical_id = str(_mapping(specification.get("Id")).get("Ref", ""))
+    return _mapping(_properties(logical_id, template).get("LaunchTemplateData"))
+
+
+def _mapping(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}
 
 
 def _named(value: Json) -> Iterator[str]:
@@ -119,37 +91,6 @@ def _named(value: Json) -> Iterator[str]:
                 yield from _named(inner)
 
 
-def _template_changes(
-    group: str, before: dict[str, Template], after: dict[str, Template]
-) -> tuple[str, ...]:
-    """Return which data of a node group's launch template change; any makes a new version."""
-    logical_id = _launch_template_of(group, after)
-    if logical_id not in after or logical_id not in before:
-        return ()
-    theirs, ours = (
-        _mapping(_properties(side[logical_id]).get("LaunchTemplateData"))
-        for side in (before, after)
-    )
-    return tuple(sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key)))
-
-
-def _launch_template_of(group: str, resources: dict[str, Template]) -> str:
-    specification = _mapping(_properties(resources[group]).get("LaunchTemplate"))
-    return str(_mapping(specification.get("Id")).get("Ref", ""))
-
-
-def _properties(resource: Template) -> dict[str, Json]:
-    return _mapping(resource.get("Properties"))
-
-
-def _mapping(value: Json) -> dict[str, Json]:
-    return value if isinstance(value, dict) else {}
-
-
-# More than this are counted instead of listed: a new stack is no news line by line.
-_LISTED = 12
-
-
 def refuse_node_loss(
     old: Template,
     new: Template,
@@ -158,26 +99,14 @@ def refuse_node_loss(
     scaled: Collection[str] = (),
 ) -> None:
     """Raise Failure if pools in use would lose their nodes; of `scaled` ones idle nodes go."""
-    in_use = dict(_in_use(old, groups))
-    reasons = {
-        change.logical_id: "; ".join(
-            [f"launch template: {', '.join(change.template)}"] * bool(change.template)
-            + [*change.version]
-        )
-        for change in node_group_changes(old, new)
-        if change.renews_nodes and change.logical_id in in_use
-    }
-    for change in changes:
-        if change.logical_id in in_use and change.verb in {"remove", "replace"}:
-            reasons[change.logical_id] = f"node group: {change.verb}"
-    replaced = {change.logical_id for change in changes if change.verb == "replace"}
-    for logical_id in in_use:
-        keys = [key for key, named in references(logical_id, new).items() if named & replaced]
-        if keys:
-            reasons.setdefault(logical_id, f"launch template: {', '.join(keys)}")
-    if not reasons:
+    verbs = {change.logical_id: change.verb for change in changes}
+    pools = [
+        (name, nodes, why)
+        for group, name, nodes in _in_use(old, groups)
+        if (why := _why_nodes_end(group, old, new, verbs))
+    ]
+    if not pools:
         return
-    pools = [(*in_use[logical_id], why) for logical_id, why in reasons.items()]
     own = [each for each in pools if each[0] not in scaled]
     raise Failure(
         Code.NODES_IN_USE,
@@ -195,16 +124,31 @@ def refuse_node_loss(
     )
 
 
-def _in_use(old: Template, groups: NodeGroups) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Yield logical id, and name and nodes, of each pool that has some."""
+def _why_nodes_end(group: str, old: Template, new: Template, verbs: Mapping[str, str]) -> str:
+    """Say why a change ends every node of a group; nothing where it does not."""
+    if verbs.get(group) in {"remove", "replace"}:
+        return f"node group: {verbs[group]}"
+    changed = _differing(_properties(group, old), _properties(group, new))
+    data = _launch_data(group, new)
+    keys = _differing(_launch_data(group, old), data) or changed & _TEMPLATE
+    # Another placement group is another launch template, which no comparison of the two shows.
+    for key, value in data.items():
+        if any(verbs.get(each) == "replace" for each in _named(value)):
+            keys.add(key)
+    launch = [f"launch template: {', '.join(sorted(keys))}"] if keys else []
+    return "; ".join(launch + sorted(changed & _VERSION))
+
+
+def _in_use(old: Template, groups: NodeGroups) -> Iterator[tuple[str, str, int]]:
+    """Yield logical id, name and nodes of each pool that has some."""
     for logical_id, resource in resources_of(old).items():
-        name = _properties(resource).get("NodegroupName")
+        name = _properties(logical_id, old).get("NodegroupName")
         # The system nodes have no name: they always run, and are replaced one by one.
-        if resource.get("Type") == NODE_GROUP and name:
+        if resource.get("Type") == _NODE_GROUP and name:
             group = groups.find(str(name))
             nodes = max(group.wanted, groups.instances(group)) if group else 0
             if nodes:
-                yield logical_id, (str(name), nodes)
+                yield logical_id, str(name), nodes
 
 
 def refuse_data_loss(stack: str, changes: Sequence[Change], *, allowed: bool) -> None:

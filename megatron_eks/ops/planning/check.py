@@ -24,7 +24,6 @@ _SUFFIXES = frozenset({".json", ".template", ".yaml", ".yml"})
 _SKIPPED = frozenset({"node_modules"})
 _ASSET = "asset."
 """The CDK's copies of what images are built from: programs, and nothing that is deployed."""
-_MAX_BYTES = 64 * 1024**2
 _NAMED = 4
 """So many files without an opinion are named, and the rest counted."""
 
@@ -131,16 +130,17 @@ class Files:
             return
         documents = _documents(text, path)
         taken = [self._take(document, path) for document in documents]
-        told = False
+        before = len(self._findings)
         for document, wanted in zip(documents, taken, strict=True):
             # What is wrong with a configuration file in a folder is for `meks validate` to say.
             if wanted or named or document.value is None:
                 self._findings += document.findings
-                told = told or bool(document.findings)
-        if named and not any(taken) and not told:
+        if any(taken) or len(self._findings) > before:
+            return
+        if named:
             remedy = "name templates or manifests; `meks validate` checks cluster and job files"
             self._report(Code.NOTHING_TO_CHECK, path, "neither template nor manifest", remedy)
-        elif not any(taken) and not told:
+        else:
             self.unknown.append(str(path))
 
     def _take(self, document: Document, path: Path) -> bool:
@@ -164,20 +164,12 @@ class Files:
             self._report(Code.FILE_UNREADABLE, path, "a pipe or a device", "name a file")
             return None
         try:
-            size = path.stat().st_size
-            content = path.read_bytes() if size <= _MAX_BYTES else b""
+            return path.read_bytes().decode("utf-8-sig")
         except OSError as error:
             self._unreadable(error, "file", path)
-            return None
-        if size > _MAX_BYTES:
-            found = f"{size} bytes"
-            self._report(Code.TOO_LARGE, path, found, f"split it: at most {_MAX_BYTES} bytes")
-            return None
-        try:
-            return content.decode("utf-8-sig")
         except UnicodeDecodeError:
             self._report(Code.FILE_UNREADABLE, path, "not a text in UTF-8", "write it as UTF-8")
-            return None
+        return None
 
     def _report(self, code: StrEnum, path: Path, found: str, remedy: str = "name others") -> None:
         self._findings.append(Finding(code, (), found, remedy).at(str(path), 1))

@@ -5,14 +5,12 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
-import yaml
-
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Level
-from megatron_eks.config.job import MegatronJob, MegatronRun
-from megatron_eks.config.load import Document, Json
-from megatron_eks.ops.failure import DONE, USAGE, no_such
+from megatron_eks.config.job import MegatronRun
+from megatron_eks.config.load import Json
+from megatron_eks.ops.failure import DONE, no_such
 from megatron_eks.ops.output import picked, structured, table
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.resources import gpu_pool
@@ -36,36 +34,23 @@ _MENDED = {
 _NAMES = ("tensor", "pipeline", "virtual_pipeline", "context", "expert")
 
 
-def run(cluster: Path, name: str, file: Path | None, output: str, today: date) -> int:
-    """Print the ten best layouts of each Megatron job, or of the one with that name.
-
-    The best one's job file is written to `file`.
-    """
+def run(cluster: Path, name: str, output: str, today: date) -> int:
+    """Print the ten best layouts of each Megatron job, or of the one with that name."""
     files = check_files(cluster, job_files(cluster), today)
     errors = [each for each in files.findings if each.level is Level.ERROR]
     if files.config is None or any(each.code not in _MENDED for each in errors):
         raise ConfigError(files.findings)
-    jobs = [
-        (document, job)
-        for document, job in files.jobs
-        if isinstance(job, MegatronRun) and job.name == (name or job.name)
-    ]
+    known = {job.name: job for _, job in files.jobs if isinstance(job, MegatronRun)}
+    jobs = [job for job in known.values() if name in {"", job.name}]
     if not jobs:
-        known = [job.name for _, job in files.jobs if isinstance(job, MegatronRun)]
         text = f"no Megatron job{f' named {name!r}' if name else ''} beside {cluster}"
         raise no_such(Code.JOB_NOT_FOUND, text, name, known)
-    if file and (len(jobs) > 1 or file.exists()):
-        sys.stderr.write(f"name one job, and a file that does not exist: {file}\n")
-        return USAGE
     data: dict[str, Json] = {}
-    for document, job in jobs:
+    for job in jobs:
         own, found = _searched(job, files)
         data[job.name] = [_as_json(each) for each in found[:_BEST]]
         if output == "table":
             sys.stdout.writelines(f"{line}\n" for line in _lines(job, own, found, files))
-        if found and file:
-            file.write_text(_text(document, as_job(job, found[0]), file.stem), encoding="utf-8")
-            sys.stderr.write(f"wrote {file}; check it with: meks validate {file}\n")
     if output != "table":
         sys.stdout.write(structured(data, output))
     return DONE
@@ -159,28 +144,3 @@ def _as_json(each: Candidate) -> Json:
         **picked(each.speed, "step_seconds", "tokens_per_second_per_gpu", "mfu"),
         **picked(each.memory, "per_gpu_bytes", "capacity_bytes"),
     }
-
-
-def _text(document: Document, job: MegatronRun, name: str) -> str:
-    """Write a job's file with another layout, and a name and a checkpoint directory of its own.
-
-    Comments are not kept.
-    """
-    value = dict(document.value) if isinstance(document.value, dict) else {}
-    value["name"] = name
-    saves = value.get("checkpoint")
-    value["checkpoint"] = saves = dict(saves) if isinstance(saves, dict) else {}
-    for key, place in (("directory", job.checkpoint.directory), ("s3_uri", job.checkpoint.s3_uri)):
-        if place:
-            saves[key] = f"{place.rstrip('/').rpartition('/')[0]}/{name}"
-    value["parallelism"] = job.parallelism.model_dump(exclude_defaults=True)
-    training = value["training"]
-    block = dict(training) if isinstance(training, dict) else {}
-    for key in ("micro_batch_size", "recompute", "recompute_method", "recompute_layers"):
-        block.pop(key, None)
-        if (setting := getattr(job.training, key)) is not None:
-            block[key] = setting
-    value["training"] = block
-    if isinstance(job, MegatronJob) and (job.extra_args or "extra_args" in value):
-        value["extra_args"] = list(job.extra_args)
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)

@@ -38,13 +38,13 @@ class Place:
         """Deploy the cluster, or some of its stacks."""
         self.console = console(yes=True)
         found = tools(self.file, self.aws, self.console)
-        return deploy.run(deploy.Wishes(stacks, **wishes), found, self.cdk)
+        return deploy.run(stacks, found, self.cdk, **wishes)
 
     def run(self, *, yes=True, answers=None, **wish):
         """Run the command."""
         self.console = console(answers, yes=yes)
         found = tools(self.file, self.aws, self.console)
-        return cleanup.run(cleanup.Wish(**wish), found, lambda: self.kubernetes)
+        return cleanup.run(found, lambda: self.kubernetes, **wish)
 
     def stacks(self):
         """Return the parts of the cluster that are stacks."""

@@ -28,8 +28,8 @@ class Place:
     def deploy(self, *stacks, yes=True, answers=None, **wishes):
         """Run the command."""
         self.console = console(answers, yes=yes)
-        wish = deploy.Wishes(stacks, **wishes)
-        return deploy.run(wish, tools(self.file, self.aws, self.console), self.cdk)
+        found = tools(self.file, self.aws, self.console)
+        return deploy.run(stacks, found, self.cdk, **wishes)
 
     def write(self, *changes, base=LOCAL_CLUSTER):
         """Write the cluster file with other values."""

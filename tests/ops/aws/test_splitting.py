@@ -2,7 +2,7 @@
 
 import copy
 
-from megatron_eks.ops.cluster.splitting import node_group_changes, steps
+from megatron_eks.ops.cluster.splitting import steps, updates
 from tests.ops.aws.templates import cluster_template
 
 OLD = cluster_template()
@@ -22,14 +22,13 @@ def disk(template):
 def test_a_change_of_labels_alone_is_one_step():
     """Labels go to running nodes, and nothing is split."""
     new = cluster_template(Labels={"a": "b"})
-    (change,) = node_group_changes(OLD, new)
-    assert not change.renews_nodes
+    assert updates(OLD, new) == {"Group": [{"Labels"}]}
     assert steps(OLD, new) == [new]
 
 
 def test_nothing_changed_is_nothing_to_split():
     """The same template is its own only step."""
-    assert node_group_changes(OLD, copy.deepcopy(OLD)) == []
+    assert updates(OLD, copy.deepcopy(OLD)) == {}
     assert steps(OLD, OLD) == [OLD]
 
 

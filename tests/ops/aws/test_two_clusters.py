@@ -39,7 +39,7 @@ def cluster(tmp_path, aws):
 def made(of, *stacks):
     """Deploy stacks of a cluster."""
     cdk = QuickCdk(of.cluster_file, of.cluster_file.parent, of.aws)
-    return deploy.run(deploy.Wishes(stacks), of, cdk)
+    return deploy.run(stacks, of, cdk)
 
 
 def names_of(aws):

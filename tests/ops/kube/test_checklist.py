@@ -37,7 +37,7 @@ def checked():
             )
             for number in range(2)
         ]
-        results = judged(CHECKLIST, Run("job", ranks, pod(**changes), log))
+        results = [judged(x, Run("job", ranks, pod(**changes), log)) for x in CHECKLIST]
         return {each.name: each for each in results if each.verdict != "passed"}
 
     return call

@@ -1,5 +1,6 @@
 """An account to look into: what several checks need is asked for once."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,9 +11,10 @@ from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.outputs import Outputs
 from megatron_eks.ops.aws.session import Aws, error_code, explained, if_there
-from megatron_eks.ops.checks import Unknown
+from megatron_eks.ops.checks import in_aws
 from megatron_eks.ops.cluster.node_groups import NodeGroup, NodeGroups
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 
@@ -31,7 +33,8 @@ class Account:
     now: datetime
     check: str = ""
     """The name of the check that asks."""
-    unknown: list[Unknown] = field(default_factory=list)
+    unknown: dict[str, list[Finding]] = field(default_factory=lambda: defaultdict(list))
+    """What could not be looked up, by the name of the check that would have needed it."""
 
     def client(self, service: str) -> BaseClient:
         """Return the client of a service."""
@@ -59,7 +62,9 @@ class Account:
 
     def note(self, found: str, remedy: str, check: str | None = None) -> None:
         """Note at a check what is not known."""
-        self.unknown.append(Unknown(check or self.check, found, remedy))
+        name = check or self.check
+        unknown = in_aws(Code.NOT_CHECKED, (name,), found, remedy, Level.WARNING)
+        self.unknown[name].append(unknown)
 
     def each(
         self,

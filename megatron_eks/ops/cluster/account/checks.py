@@ -54,18 +54,15 @@ def permissions(account: Account) -> Iterator[Finding]:
     By simulation, which covers every service and writes nothing: dry runs are EC2's alone. Neither
     sees what a session's own policy takes away.
     """
-    groups: dict[tuple[str, str], dict[str, None]] = {}
     if account.caller.endswith(":root"):
         return  # whom no policy describes
     for principal, arn in _principals(account).items():
-        what = "permissions of " + arn.rpartition("/")[2]
-        denied = account.ask(what, partial(_denied, account, principal, arn)) or ()
-        for what_for, action in denied:
-            groups.setdefault((arn, what_for), {})[action] = None
-    for (arn, what_for), actions in groups.items():
-        found = f"not allowed, for {what_for}: {', '.join(actions)}"
-        remedy = "ask who administers the account for them, or deploy as another role"
-        yield in_aws(Code.PERMISSION, ("iam", arn.rpartition("/")[2]), found, remedy)
+        name = arn.rpartition("/")[2]
+        denied = account.ask(f"permissions of {name}", partial(_denied, account, principal, arn))
+        for what_for, actions in (denied or {}).items():
+            found = f"not allowed, for {what_for}: {', '.join(dict.fromkeys(actions))}"
+            remedy = "ask who administers the account for them, or deploy as another role"
+            yield in_aws(Code.PERMISSION, ("iam", name), found, remedy)
 
 
 def _principals(account: Account) -> dict[Principal, str]:
@@ -81,8 +78,8 @@ def _principals(account: Account) -> dict[Principal, str]:
     return {**found, "cloudformation": str(role["Role"]["Arn"])} if role else found
 
 
-def _denied(account: Account, principal: Principal, arn: str) -> list[tuple[str, str]]:
-    """Return what is refused: what for, and the action."""
+def _denied(account: Account, principal: Principal, arn: str) -> dict[str, list[str]]:
+    """Return the actions that are refused, by what they are needed for."""
     plan = account.plan
     names = {
         "account": arn.split(":")[4],
@@ -94,19 +91,16 @@ def _denied(account: Account, principal: Principal, arn: str) -> list[tuple[str,
         "repository": plan.images[0].repository,
     }
     simulate = account.client("iam").get_paginator("simulate_principal_policy").paginate
-    found: list[tuple[str, str]] = []
+    found: dict[str, list[str]] = {}
     for need in NEEDS:
         if need.principal != principal or need.stack not in {None, *plan.stacks}:
             continue
-        resource = need.resource.format(**names)
-        pages = simulate(
-            PolicySourceArn=arn, ActionNames=list(need.actions), ResourceArns=[resource]
-        )
-        for page in pages:
+        asked = {"ActionNames": [*need.actions], "ResourceArns": [need.resource.format(**names)]}
+        for page in simulate(PolicySourceArn=arn, **asked):
             for each in page["EvaluationResults"]:
                 explicit = " (denied explicitly)" * (each["EvalDecision"] == "explicitDeny")
                 if each["EvalDecision"] != "allowed":
-                    found.append((need.what_for, each["EvalActionName"] + explicit))
+                    found.setdefault(need.what_for, []).append(each["EvalActionName"] + explicit)
     return found
 
 
@@ -182,16 +176,17 @@ def reservations(account: Account) -> Iterator[Finding]:
             text = f"this account has no reservation {number} in {account.plan.region}"
             remedy = "correct it: aws ec2 describe-capacity-reservations"
             yield Finding(Code.RESERVATION, path, text, remedy)
-        elif found.state in OVER:
-            text, remedy = f"{found.id} is {found.state}", "name another reservation"
+            continue
+        for text, remedy in _mismatches(pool, found):
             yield Finding(Code.RESERVATION, path, text, remedy)
-        else:
-            for text, remedy in _mismatches(pool, found):
-                yield Finding(Code.RESERVATION, path, text, remedy)
+        if found.state not in OVER:
             yield from _window(account, pool, found, path[:-1])
 
 
 def _mismatches(pool: PoolPlan, found: Reservation) -> Iterator[tuple[str, str]]:
+    if found.state in OVER:
+        yield f"{found.id} is {found.state}", "name another reservation"
+        return
     if found.instance_type != pool.instance.name:
         text = f"{found.id} is for {found.instance_type}, and the pool for {pool.instance.name}"
         yield text, "make both the same"
@@ -276,10 +271,10 @@ CHECKS: tuple[Check[Account], ...] = (
 
 def results(account: Account) -> list[Result]:
     """Make all checks; one that lacks what it needs says so."""
-
-    def asked(check: Check[Account], account: Account) -> Iterator[Finding]:
+    found = []
+    for check in CHECKS:
         account.check = check.name
-        yield from check.judge(account)
-
-    checks = [replace(each, judge=partial(asked, each)) for each in CHECKS]
-    return judged(checks, account, account.unknown)
+        result = judged(check, account)
+        lacking = dict.fromkeys(account.unknown[check.name])
+        found.append(replace(result, findings=(*result.findings, *lacking)))
+    return found

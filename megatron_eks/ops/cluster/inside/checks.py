@@ -1,6 +1,6 @@
 """Checks of a cluster: its nodes against their instance types, the platform, the shared files."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from enum import StrEnum
 from functools import partial
 from http import HTTPStatus
@@ -9,18 +9,12 @@ from megatron_eks.catalog.instances import HUGEPAGES_REQUEST_MIB
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.kubernetes.client import ApiError
-from megatron_eks.ops.checks import Result, in_kubernetes
+from megatron_eks.ops.checks import Check, Result, in_kubernetes
 from megatron_eks.ops.cluster import readiness
-from megatron_eks.ops.cluster.inside.live import (
-    MISSING,
-    SET_UP,
-    Live,
-)
+from megatron_eks.ops.cluster.inside.live import MISSING, SET_UP, Live
 from megatron_eks.ops.jobs.room import NodeRoom
 from megatron_eks.ops.kube.access import explained
 from megatron_eks.plan.cluster.pools import POOL_LABEL
-
-Check = Callable[[Live], Iterator[Finding]]
 
 _APPLY = "install the platform: meks apply"
 _TYPE = "node.kubernetes.io/instance-type"
@@ -206,45 +200,42 @@ def secrets(live: Live) -> Iterator[Finding]:
             yield in_kubernetes(Code.SECRET_MISSING, path, text, remedy, Level.WARNING)
 
 
-CHECKS: Mapping[str, Check] = {
-    "platform workloads": workloads,
-    "one plugin a device": device_plugins,
-    "job definition": definition,
-    "operator webhook": webhook,
-    "shared file system": claims,
-    "shared directories": directories,
-    "secrets of jobs": secrets,
-    "nodes": state,
-    "node types": types,
-    "GPUs of each node": gpus,
-    "EFA of each node": efa,
-    "huge pages of each node": huge_pages,
-    "taints of GPU nodes": taints,
-}
-"""In the order in which they are shown."""
+def _has_pool_nodes(live: Live) -> bool:
+    return any(POOL_LABEL in node.labels for node in live.nodes)
 
-_OF_POOL_NODES = (types, gpus, efa, huge_pages, taints)
+
+CHECKS: tuple[Check[Live], ...] = (
+    Check("platform workloads", workloads),
+    Check("one plugin a device", device_plugins),
+    Check("job definition", definition),
+    Check("operator webhook", webhook),
+    Check("shared file system", claims),
+    Check("shared directories", directories),
+    Check("secrets of jobs", secrets),
+    Check("nodes", state),
+    Check("node types", types, _has_pool_nodes),
+    Check("GPUs of each node", gpus, _has_pool_nodes),
+    Check("EFA of each node", efa, _has_pool_nodes),
+    Check("huge pages of each node", huge_pages, _has_pool_nodes),
+    Check("taints of GPU nodes", taints, _has_pool_nodes),
+)
 
 
 def results(live: Live) -> list[Result]:
     """Make all checks; raise what the client raises where the server does not answer."""
-    return [_result(name, check, live) for name, check in CHECKS.items()]
+    return [_result(check, live) for check in CHECKS]
 
 
-def _result(name: str, check: Check, live: Live) -> Result:
+def _result(check: Check[Live], live: Live) -> Result:
     """Make a check; where this user may not look, that is a finding beside what was seen."""
-    found: dict[Finding, None] = {}
-    skipped = False
+    found: list[Finding] = []
     try:
-        for finding in check(live):
-            found[finding] = None
-        skipped = check in _OF_POOL_NODES and not any(
-            POOL_LABEL in node.labels for node in live.nodes
-        )
+        if not check.applies(live):
+            return Result(check.name, (), skipped=True)
+        found.extend(check.judge(live))
     except ApiError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        why = explained(error)
-        finding = in_kubernetes(Code.NOT_CHECKED, (name,), why.found, why.remedy, Level.WARNING)
-        found[finding] = None
-    return Result(name, tuple(found), skipped=skipped)
+        why, place = explained(error), (check.name,)
+        found.append(in_kubernetes(Code.NOT_CHECKED, place, why.found, why.remedy, Level.WARNING))
+    return Result(check.name, tuple(dict.fromkeys(found)))

@@ -36,11 +36,7 @@ def deployed(server, tmp_path_factory):
             patch.setenv(name, value)
         folder = tmp_path_factory.mktemp("project")
         file, aws = project_in(folder, _CLUSTER), open_aws()
-        wishes = deploy.Wishes([], import_existing=False, replace_data=False)
-        assert (
-            deploy.run(wishes, tools(file, aws, console(yes=True)), QuickCdk(file, folder, aws))
-            == 0
-        )
+        assert deploy.run([], tools(file, aws, console(yes=True)), QuickCdk(file, folder, aws)) == 0
     return file
 
 
@@ -87,7 +83,6 @@ def test_a_job_file_that_the_deployed_role_does_not_know_is_found(deployed, aws)
     job = deployed.with_name("jobs") / "fetch.yaml"
     job.parent.mkdir()
     job.write_text(_FETCH.format("s3://models/llama"))
-    wishes = deploy.Wishes(["Storage"], import_existing=False, replace_data=False)
     try:
         checks, code = judged(deployed, aws)
         assert code == 4
@@ -96,7 +91,7 @@ def test_a_job_file_that_the_deployed_role_does_not_know_is_found(deployed, aws)
         assert "s3://models/llama" in finding["found"]
         assert finding["remedy"].startswith("run: meks deploy Storage")
         cdk = QuickCdk(deployed, deployed.parent, aws)
-        assert deploy.run(wishes, tools(deployed, aws, console(yes=True)), cdk) == 0
+        assert deploy.run([], tools(deployed, aws, console(yes=True)), cdk) == 0
         assert judged(deployed, aws)[0]["S3 for jobs"]["verdict"] == "passed"
         job.write_text(_FETCH.format("s3://models/llama/base"))
         assert judged(deployed, aws)[0]["S3 for jobs"]["verdict"] == "passed"
