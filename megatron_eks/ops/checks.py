@@ -6,11 +6,11 @@ from functools import partial
 from typing import Generic, TextIO, TypeVar
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, has_errors
+from megatron_eks.config.errors import Finding, Level, has_errors
 from megatron_eks.config.load import Json
 from megatron_eks.config.messages import messages
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.failure import CHECK_FAILED, DONE
+from megatron_eks.ops.failure import CHECK_FAILED, DONE, Failure
 from megatron_eks.ops.output import counted, formatted, picked, table
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 
@@ -55,11 +55,27 @@ class Result:
         return "nothing yet" if self.skipped else "passed"
 
 
-def judged(check: Check[_Read], read: _Read) -> Result:
-    """Make a check."""
-    if not check.applies(read):
-        return Result(check.name, (), skipped=True)
-    return Result(check.name, tuple(dict.fromkeys(check.judge(read))))
+def judged(
+    checks: Iterable[Check[_Read]],
+    read: _Read,
+    refused: Callable[[Exception], Failure | None] = lambda _: None,
+    file: str = AWS,
+) -> list[Result]:
+    """Make all checks; one that may not look is told beside what was seen, as `refused` says it."""
+    code, level = Code.NOT_CHECKED, Level.WARNING
+    results: list[Result] = []
+    for check in checks:
+        found: list[Finding] = []
+        applies = True
+        try:
+            if applies := check.applies(read):
+                found.extend(check.judge(read))
+        except Exception as error:
+            if (why := refused(error)) is None:
+                raise
+            found.append(Finding(code, (check.name,), why.found, why.remedy, level, file=file))
+        results.append(Result(check.name, tuple(dict.fromkeys(found)), skipped=not applies))
+    return results
 
 
 in_aws, in_kubernetes = partial(Finding, file=AWS), partial(Finding, file=KUBERNETES)

@@ -80,7 +80,7 @@ class Empty:
     serves = find
 
 
-def cluster(check: kube_checks.Check, **there: Any) -> set[str]:
+def cluster(check: Callable[[Live], Iterable[Finding]], **there: Any) -> set[str]:
     """Make one check of an empty cluster, but for what is there."""
     client: Any = Empty()
     secrets = [SimpleNamespace(secret="hugging-face", key="token")]  # noqa: S106 -- a name
@@ -134,7 +134,7 @@ def checklist(log: str) -> set[str]:
     container = {"image": _DIGEST, "resources": {"limits": devices}, "command": ["torchrun"]}
     pod = {"containers": [container], "nodeSelector": {"megatron-eks/pool": "p4d"}}
     ranks = [Rank(number, None, None) for number in range(2)]
-    results = [judged(each, Run("job", ranks, pod, log)) for each in CHECKLIST]
+    results = judged(CHECKLIST, Run("job", ranks, pod, log))
     return codes(finding for result in results for finding in result.findings)
 
 

@@ -43,13 +43,17 @@ def _account(tools: "Tools", reach: opening.Reach, output: str, *, alone: bool) 
 
 def account(tools: "Tools") -> tuple[list[Result], bool]:
     """Check the account; say too whether there is a cluster to look into."""
+    from botocore.exceptions import ClientError
+
     from megatron_eks.ops.cluster.account import checks
     from megatron_eks.ops.cluster.account.account import Account
 
     now = tools.console.clock.now()
     looked = Account(tools.aws, tools.plan, tools.project.outputs, now)
     found = located(checks.results(looked), tools.cluster_file)
-    return found, looked.cluster is not None
+    with contextlib.suppress(ClientError):  # which is among the results
+        return found, looked.cluster is not None
+    return found, False
 
 
 def _inside(tools: "Tools", reach: opening.Reach) -> list[Result]:

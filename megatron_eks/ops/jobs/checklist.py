@@ -48,8 +48,7 @@ def run(client: Client, plan: ClusterPlan, name: str, output: str, console: Cons
     # Rank 0's log and the last rank's: Megatron logs its steps there.
     log = "".join((log_of(client, job), log_of(client, job, last=True)))
     found = Run(name, ranks, job.pod_specs[0][1], log)
-    results = [judged(each, found) for each in CHECKLIST]
-    return report(plan, results, output, console, job=name)
+    return report(plan, judged(CHECKLIST, found), output, console, job=name)
 
 
 def image(found: Run) -> Iterator[Finding]:

@@ -37,7 +37,7 @@ def checked():
             )
             for number in range(2)
         ]
-        results = [judged(x, Run("job", ranks, pod(**changes), log)) for x in CHECKLIST]
+        results = judged(CHECKLIST, Run("job", ranks, pod(**changes), log))
         return {each.name: each for each in results if each.verdict != "passed"}
 
     return call

@@ -1,9 +1,9 @@
 """All checks of an account; those of who asks, of quotas, and of whether nodes can be had."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from datetime import timedelta
-from functools import partial
+
+from botocore.exceptions import ClientError
 
 from megatron_eks.catalog.instances import system_node_size
 from megatron_eks.catalog.permissions import NEEDS, Principal
@@ -11,7 +11,7 @@ from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.ops.aws.cdk import is_bootstrapped
-from megatron_eks.ops.aws.session import if_there
+from megatron_eks.ops.aws.session import error_code, explained, if_there
 from megatron_eks.ops.aws.stacks import Stacks
 from megatron_eks.ops.aws.tools import caller_role
 from megatron_eks.ops.checks import Check, Result, in_aws, judged
@@ -27,6 +27,7 @@ from megatron_eks.ops.cluster.capacity import (
 )
 from megatron_eks.ops.cluster.names import taken
 from megatron_eks.ops.console import duration
+from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cluster.pools import PoolPlan
 
 _EXECUTION_ROLE = "cdk-hnb659fds-cfn-exec-role-{account}-{region}"
@@ -56,26 +57,24 @@ def permissions(account: Account) -> Iterator[Finding]:
     """
     if account.caller.endswith(":root"):
         return  # whom no policy describes
-    for principal, arn in _principals(account).items():
-        name = arn.rpartition("/")[2]
-        denied = account.ask(f"permissions of {name}", partial(_denied, account, principal, arn))
-        for what_for, actions in (denied or {}).items():
+    for principal, arn in _principals(account):
+        for what_for, actions in _denied(account, principal, arn).items():
             found = f"not allowed, for {what_for}: {', '.join(dict.fromkeys(actions))}"
             remedy = "ask who administers the account for them, or deploy as another role"
-            yield in_aws(Code.PERMISSION, ("iam", name), found, remedy)
+            yield in_aws(Code.PERMISSION, ("iam", arn.rpartition("/")[2]), found, remedy)
 
 
-def _principals(account: Account) -> dict[Principal, str]:
-    """Return who does what: the caller, and CloudFormation's role where the CDK has made it."""
+def _principals(account: Account) -> Iterator[tuple[Principal, str]]:
+    """Yield who does what: the caller, and CloudFormation's role where the CDK has made it."""
     own = caller_role(account.aws) or account.caller
-    found: dict[Principal, str] = {"caller": own}
-    if not account.ask("the CDK's bootstrap", lambda: is_bootstrapped(account.aws)):
+    yield "caller", own
+    if not is_bootstrapped(account.aws):
         # What it makes for CloudFormation may do everything.
-        return {**found, "bootstrap": own}
+        yield "bootstrap", own
+        return
     name = _EXECUTION_ROLE.format(account=own.split(":")[4], region=account.plan.region)
-    look_up = partial(if_there, account.client("iam").get_role, "NoSuchEntity", RoleName=name)
-    role = account.ask("CloudFormation's role", look_up)
-    return {**found, "cloudformation": str(role["Role"]["Arn"])} if role else found
+    if role := if_there(account.client("iam").get_role, "NoSuchEntity", RoleName=name):
+        yield "cloudformation", str(role["Role"]["Arn"])
 
 
 def _denied(account: Account, principal: Principal, arn: str) -> dict[str, list[str]]:
@@ -104,10 +103,9 @@ def _denied(account: Account, principal: Principal, arn: str) -> dict[str, list[
     return found
 
 
-def names(account: Account) -> Iterable[Finding]:
+def names(account: Account) -> list[Finding]:
     """Find names that belong to living stacks of others."""
-    stacks = Stacks(account.client("cloudformation"))
-    return account.ask("whose the names are", lambda: taken(account.plan, stacks)) or ()
+    return taken(account.plan, Stacks(account.client("cloudformation")))
 
 
 def quotas(account: Account) -> Iterator[Finding]:
@@ -123,14 +121,13 @@ def quotas(account: Account) -> Iterator[Finding]:
         vcpus, _ = system_node_size(plan.system_nodes.instance_type)
         needed[_STANDARD] = vcpus * plan.system_nodes.count
     for (name, code), wanted in needed.items():
-        what = f"the quota {name!r}"
         if code == UNKNOWN_CODE:
+            found = f"the quota {name!r}: its code is not known"
             remedy = "look at the EC2 quotas in the Service Quotas console"
-            account.note(f"{what}: its code is not known", remedy)
+            yield in_aws(Code.NOT_CHECKED, ("quotas",), found, remedy, Level.WARNING)
             continue
         get = account.client("service-quotas").get_service_quota
-        answer = account.ask(what, partial(get, ServiceCode="ec2", QuotaCode=code))
-        allowed = answer["Quota"]["Value"] if answer else wanted
+        allowed = get(ServiceCode="ec2", QuotaCode=code)["Quota"]["Value"]
         if allowed < wanted:
             found = f"{name!r} is {allowed:g} vCPUs, and {wanted} are needed"
             remedy = (
@@ -143,12 +140,10 @@ def quotas(account: Account) -> Iterator[Finding]:
 def offered(account: Account) -> Iterator[Finding]:
     """Compare each pool's zone with those that offer its type."""
     types = dict.fromkeys(pool.instance.name for pool in account.plan.pools)
-    ec2 = account.client("ec2")
-    offers = account.ask("where instance types are offered", lambda: offers_of(types, ec2)) or {}
+    offers = offers_of(types, account.client("ec2"))
     for index, pool in enumerate(account.plan.pools):
-        name = pool.instance.name
-        zones = offers.get(name)
-        if zones is None or pool.zone in zones:
+        name, zones = pool.instance.name, offers[pool.instance.name]
+        if pool.zone in zones:
             continue
         path: Path = ("gpu_pools", index, "availability_zone")
         if not zones:
@@ -162,16 +157,12 @@ def offered(account: Account) -> Iterator[Finding]:
 
 def reservations(account: Account) -> Iterator[Finding]:
     """Compare each pool's reservation with the pool."""
-    pools = account.plan.pools
-    named = dict.fromkeys(filter(None, (pool.capacity.reservation_id for pool in pools)))
-    look_up = partial(described, ec2=account.client("ec2"))
-    known = account.each("the reservation", named, look_up)
-    for index, pool in enumerate(pools):
+    for index, pool in enumerate(account.plan.pools):
         number = pool.capacity.reservation_id
-        if number is None or number not in known:
+        if number is None:
             continue
         path: Path = ("gpu_pools", index, "capacity", "id")
-        found = known[number]
+        found = described(number, account.client("ec2"))
         if found is None:
             text = f"this account has no reservation {number} in {account.plan.region}"
             remedy = "correct it: aws ec2 describe-capacity-reservations"
@@ -271,10 +262,15 @@ CHECKS: tuple[Check[Account], ...] = (
 
 def results(account: Account) -> list[Result]:
     """Make all checks; one that lacks what it needs says so."""
-    found = []
-    for check in CHECKS:
-        account.check = check.name
-        result = judged(check, account)
-        lacking = dict.fromkeys(account.unknown[check.name])
-        found.append(replace(result, findings=(*result.findings, *lacking)))
-    return found
+    return judged(CHECKS, account, _refused)
+
+
+def _refused(error: Exception) -> Failure | None:
+    """Say what AWS does not tell; without credentials no other question is answered either."""
+    if not isinstance(error, ClientError):
+        return None
+    failure = explained(error)
+    if error_code(error) == "UnauthorizedOperation":
+        # EC2 names no action in clear; it is that of the request.
+        failure.found = f"not allowed: ec2:{error.operation_name}"
+    return None if failure.finding is Code.CREDENTIALS else failure

@@ -4,7 +4,6 @@ import math
 import re
 from collections.abc import Iterator
 from datetime import timedelta
-from functools import partial
 
 from megatron_eks.catalog.pins import bad_releases, newest_release_command
 from megatron_eks.config.codes import Code
@@ -26,11 +25,7 @@ def support(account: Account) -> Iterator[Finding]:
     """Compare what EKS says of the version with today, and with what the plan sets."""
     version, region = account.plan.kubernetes_version, account.plan.region
     path: Path = ("kubernetes_version",)
-    describe = account.client("eks").describe_cluster_versions
-    what = "until when the Kubernetes version is supported"
-    answer = account.ask(what, lambda: describe(clusterVersions=[version]))
-    if answer is None:
-        return
+    answer = account.client("eks").describe_cluster_versions(clusterVersions=[version])
     if not answer["clusterVersions"]:
         remedy = "take one of: aws eks describe-cluster-versions"
         yield Finding(Code.SUPPORT_ENDS, path, f"EKS in {region} offers no {version}", remedy)
@@ -89,24 +84,20 @@ def addons(account: Account) -> Iterator[Finding]:
     """Compare add-ons with those of the plan."""
     if account.cluster is None or "Cluster" not in account.plan.stacks:
         return
-    name, planned = account.plan.eks_name, {each.name: each for each in account.plan.addons}
+    name, gone = account.plan.eks_name, "ResourceNotFoundException"
     describe = account.client("eks").describe_addon
-
-    def find(addon: str) -> Described | None:
-        answer = if_there(describe, "ResourceNotFoundException", clusterName=name, addonName=addon)
-        return answer and dict(answer["addon"])
-
-    for addon, found in account.each("the add-on", planned, find).items():
-        path: Path = ("eks", name, addon)
-        if found is None:
+    for addon in account.plan.addons:
+        path: Path = ("eks", name, addon.name)
+        answer = if_there(describe, gone, clusterName=name, addonName=addon.name)
+        if answer is None:
             yield in_aws(Code.ADDON_STATE, path, "not installed", _DEPLOY)
             continue
+        found = answer["addon"]
         if found["status"] not in {"ACTIVE", "UPDATING"}:
             text = "; ".join((f"it is {found['status']}", *_issues(found)))
             yield in_aws(Code.ADDON_STATE, path, text, "see to that, then " + _DEPLOY)
-        version = planned[addon].version
-        if version is not None and found["addonVersion"] != version:
-            text = f"it is {found['addonVersion']}, and this release has {version}"
+        if addon.version not in {None, found["addonVersion"]}:
+            text = f"it is {found['addonVersion']}, and this release has {addon.version}"
             yield in_aws(Code.ADDON_STATE, path, text, _DEPLOY, Level.WARNING)
 
 
@@ -139,7 +130,7 @@ def file_systems(account: Account) -> Iterator[Finding]:
     outputs, storage = account.outputs.file_systems, account.plan.storage.file_systems
     for lustre, wanted in zip(outputs, storage, strict=True):
         path: Path = ("fsx", lustre.id)
-        if lustre.id not in account.file_systems:
+        if lustre.preview:
             continue
         found = account.file_systems[lustre.id]
         if found is None:
@@ -179,15 +170,10 @@ def built_images(account: Account) -> list[str]:
 
 def images(account: Account) -> Iterator[Finding]:
     """Look for the images that jobs would pull."""
-    ours = [uri for uri in built_images(account) if f".dkr.ecr.{account.plan.region}." in uri]
-    ecr = account.client("ecr")
-
-    def find(uri: str) -> bool:
+    for uri in built_images(account):
         repository, _, digest = uri.partition("@")
-        return is_there(repository.partition(":")[0], digest, ecr)
-
-    for uri, there in account.each("the image", ours, find).items():
-        if not there:
+        ours = f".dkr.ecr.{account.plan.region}." in uri
+        if ours and not is_there(repository.partition(":")[0], digest, account.client("ecr")):
             remedy = "build it: meks build"
             yield in_aws(Code.IMAGE_MISSING, ("ecr",), f"there is no {uri}", remedy)
     for name, image in account.outputs.images.items():
@@ -199,7 +185,6 @@ def images(account: Account) -> Iterator[Finding]:
 def job_access(account: Account) -> Iterator[Finding]:
     """Name what job files say that the deployed role does not allow."""
     role, iam = account.outputs.job_role or "", account.client("iam")
-    look_up = partial(lacking, role, account.plan.data_access, iam)
-    for uri in account.ask("what the jobs' role may do", look_up) or ():
+    for uri in lacking(role, account.plan.data_access, iam):
         found = f"the role of the jobs was deployed before a job file named {uri}"
         yield in_aws(Code.JOB_ROLE, ("iam", "JobRole"), found, REMEDY)

@@ -1,7 +1,6 @@
 """Checks of a VPC that exists: subnets, their addresses, and security groups."""
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
@@ -37,16 +36,15 @@ def brought(account: Account) -> Iterator[Finding]:
     plan, existing = account.plan, account.plan.network.existing
     if existing is not None:
         filters = [{"Name": "vpc-id", "Values": [existing.vpc_id]}]
-        describe = account.client("ec2").describe_vpcs
-        answer = account.ask(f"the VPC {existing.vpc_id}", lambda: describe(Filters=filters))
-        if answer and not answer["Vpcs"]:
+        there = account.client("ec2").describe_vpcs(Filters=filters)["Vpcs"]
+        if not there:
             found = f"there is no VPC {existing.vpc_id} in {plan.region}"
             yield Finding(Code.BROUGHT_MISSING, ("network", "vpc_id"), found, "correct it")
-        # Where none of them exists, or nobody may look, the VPC is what there is to say.
+        # Where none of them exists, the VPC is what there is to say.
         for zone, number in existing.private_subnets.items() if account.subnets else ():
             yield from _subnet(account, zone, number, existing.vpc_id)
         group = existing.node_security_group_id
-        if answer and answer["Vpcs"] and group and not account.groups("group-id", group):
+        if there and group and not account.groups("group-id", group):
             found = f"there is no security group {group} in {plan.region}"
             path: Path = ("network", "node_security_group_id")
             yield Finding(Code.BROUGHT_MISSING, path, found, "correct it")
@@ -56,9 +54,8 @@ def brought(account: Account) -> Iterator[Finding]:
         remedy = "see that nothing of others has these names; or set path, a folder of yours"
         path = ("storage", "lustre", "existing")
         yield Finding(Code.SHARED_DIRECTORIES, path, found, remedy, Level.WARNING)
-    look_up = partial(if_there, account.client("kms").describe_key, "NotFoundException")
-    keys = [plan.storage.kms_key_arn] if plan.storage.kms_key_arn else []
-    for arn, key in account.each("the KMS key", keys, lambda arn: look_up(KeyId=arn)).items():
+    if arn := plan.storage.kms_key_arn:
+        key = if_there(account.client("kms").describe_key, "NotFoundException", KeyId=arn)
         state = str(key["KeyMetadata"]["KeyState"]) if key else ""
         if state != "Enabled":
             found = f"{arn} is {state}" if state else f"there is no key {arn}"
@@ -141,10 +138,8 @@ def rules(account: Account) -> Iterator[Finding]:
 def _groups_of(account: Account, system: Described) -> list[Described]:
     """Return the security groups of a file system's interfaces."""
     filters = [{"Name": "network-interface-id", "Values": system.get("NetworkInterfaceIds", [])}]
-    describe = account.client("ec2").describe_network_interfaces
-    answer = account.ask("the file system's interfaces", lambda: describe(Filters=filters)) or {}
-    found = answer.get("NetworkInterfaces", ())
-    own = {str(group["GroupId"]) for each in found for group in each["Groups"]}
+    found = account.client("ec2").describe_network_interfaces(Filters=filters)
+    own = {str(x["GroupId"]) for each in found["NetworkInterfaces"] for x in each["Groups"]}
     return account.groups("group-id", *own) if own else []
 
 

@@ -9,9 +9,10 @@ from megatron_eks.catalog.instances import HUGEPAGES_REQUEST_MIB
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.kubernetes.client import ApiError
-from megatron_eks.ops.checks import Check, Result, in_kubernetes
+from megatron_eks.ops.checks import KUBERNETES, Check, Result, in_kubernetes, judged
 from megatron_eks.ops.cluster import readiness
 from megatron_eks.ops.cluster.inside.live import MISSING, SET_UP, Live
+from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs.room import NodeRoom
 from megatron_eks.ops.kube.access import explained
 from megatron_eks.plan.cluster.pools import POOL_LABEL
@@ -223,19 +224,9 @@ CHECKS: tuple[Check[Live], ...] = (
 
 def results(live: Live) -> list[Result]:
     """Make all checks; raise what the client raises where the server does not answer."""
-    return [_result(check, live) for check in CHECKS]
+    return judged(CHECKS, live, _refused, KUBERNETES)
 
 
-def _result(check: Check[Live], live: Live) -> Result:
-    """Make a check; where this user may not look, that is a finding beside what was seen."""
-    found: list[Finding] = []
-    try:
-        if not check.applies(live):
-            return Result(check.name, (), skipped=True)
-        found.extend(check.judge(live))
-    except ApiError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
-        why, place = explained(error), (check.name,)
-        found.append(in_kubernetes(Code.NOT_CHECKED, place, why.found, why.remedy, Level.WARNING))
-    return Result(check.name, tuple(dict.fromkeys(found)))
+def _refused(error: Exception) -> Failure | None:
+    forbidden = isinstance(error, ApiError) and error.status == HTTPStatus.FORBIDDEN
+    return explained(error) if forbidden else None

@@ -65,5 +65,5 @@ def test_what_could_not_be_looked_up_is_no_passed_check(tmp_path):
     found = told(project(tmp_path), describe_instance_type_offerings=denied)
     assert list(found) == ["zones offer the types"]
     assert found["zones offer the types"][0].startswith(
-        "warning MEKS-0822 where instance types are offered: not allowed: ec2:Describe - "
+        "warning MEKS-0822 not allowed: ec2:Describe - "
     )
