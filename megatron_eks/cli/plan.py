@@ -46,23 +46,22 @@ def init(
     """
     from megatron_eks.ops.aws.session import open_session, region_of
     from megatron_eks.ops.aws.tools import public_address
-    from megatron_eks.ops.cluster.init import Wish, run
+    from megatron_eks.ops.cluster.init import run
 
-    wish = Wish(
-        file=cluster,
-        force=force,
-        name=name,
-        instance_type=instance_type,
-        zone=zone,
-        max_nodes=max_nodes,
-        capacity_gib=lustre_gib,
-        admin_role_arn=admin_role_arn,
-        public_cidr=public_cidr,
-    )
+    given = {
+        "name": name,
+        "instance-type": instance_type,
+        "zone": zone,
+        "max-nodes": max_nodes,
+        "lustre-gib": lustre_gib,
+        "admin-role-arn": admin_role_arn,
+        "public-cidr": public_cidr,
+    }
 
     def act(console: Console) -> int:
         aws = open_session(region_of(region, os.environ), os.environ)
-        return run(wish, aws, console, today(), public_address)
+        write = partial(run, cluster, given, public_address=public_address, force=force)
+        return write(aws, console, today())
 
     return with_console(act, yes=yes)
 

@@ -1,6 +1,6 @@
 """`meks init`: a cluster file for this account, from what AWS knows and a few answers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
@@ -30,51 +30,43 @@ _NAME, _INSTANCE, _NODES, _LUSTRE_GIB = "training", "p4d.24xlarge", 2, 1200
 _ZONES = 3
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What flags have said; the rest is found out or asked."""
-
-    file: Path
-    force: bool = False
-    name: str | None = None
-    instance_type: str | None = None
-    zone: str | None = None
-    max_nodes: int | None = None
-    capacity_gib: int | None = None
-    admin_role_arn: str | None = None
-    public_cidr: str | None = None
+Given = Mapping[str, str | int | None]
+"""What flags have said, by their names; the rest is found out or asked."""
 
 
 def run(
-    wish: Wish,
+    file: Path,
+    given: Given,
     aws: Aws,
     console: Console,
     today: date,
+    *,
     public_address: Callable[[], str],
+    force: bool = False,
 ) -> int:
     """Write the file; raise Failure where one is there, or an answer is missing."""
-    if wish.file.exists() and not wish.force:
-        found = f"{wish.file} is there already"
+    if file.exists() and not force:
+        found = f"{file} is there already"
         remedy = "name another with --cluster, or overwrite it with --force"
         raise Failure(Code.FILE_EXISTS, found, remedy, exit_code=USAGE)
-    if others := set(clusters_in(wish.file.parent)) - {wish.file}:
+    if others := set(clusters_in(file.parent)) - {file}:
         found = f"the folder is that of {others.pop()}, and a cluster has a folder of its own"
         remedy = "name another one: --cluster NAME/cluster.yaml"
         raise Failure(Code.FOLDER_OF_ANOTHER, found, remedy, exit_code=USAGE)
-    schema = cluster_file.schema(wish.file)
+    schema = cluster_file.schema(file)
 
     def checked(answers: Answers) -> list[Finding]:
-        return _check(render(answers, schema), wish.file, today)
+        return _check(render(answers, schema), file, today)
 
-    answers = _Questions(wish, aws, console, public_address, checked).answers()
-    text, findings = render(answers, schema), checked(answers)
+    answers = _Questions(given, aws, console, public_address, checked).answers()
+    findings = checked(answers)
     if has_errors(findings):
         console.report(findings)
-        console.say(f"{wish.file} was not written")
+        console.say(f"{file} was not written")
         return FAILED
-    replace_file(wish.file, text, "or name another with --cluster")
+    replace_file(file, render(answers, schema), "or name another with --cluster")
     console.report(findings)
-    written = (wish.file, *cluster_file.write(wish.file.parent))
+    written = (file, *cluster_file.write(file.parent))
     console.say(f"wrote {', '.join(map(str, written))}; next: meks plan, then meks deploy")
     console.say("into a VPC that exists: see docs/bring-your-own.md first")
     return DONE
@@ -88,7 +80,7 @@ class _Questions:
     answered before is lost. With `--yes` what is proposed is taken.
     """
 
-    _wish: Wish
+    _given: Given
     _aws: Aws
     _console: Console
     _public_address: Callable[[], str]
@@ -118,46 +110,40 @@ class _Questions:
 
     def answers(self) -> Answers:
         """Return all answers."""
-        wish, say = self._wish, self._console.say
+        given, say = self._given, self._console.say
         say(f"a cluster in account {self._aws.account()}, {self._aws.region}")
-        role = wish.admin_role_arn or caller_role(self._aws)
+        role = given.get("admin-role-arn") or caller_role(self._aws)
         if role is None:
             say("your credentials are not a role's, and an administrator must be a role")
         question = "role that administers the cluster (its ARN)"
-        self._settle(question, "--admin-role-arn", wish.admin_role_arn, role, lambda a: {"role": a})
-        cidr = wish.public_cidr or self._cidr()
+        self._settle(question, "admin-role-arn", role, lambda a: {"role": a})
+        cidr = given.get("public-cidr") or self._cidr()
         question = "address range that reaches the API endpoint"
-        self._settle(question, "--public-cidr", wish.public_cidr, cidr, lambda a: {"cidrs": (a,)})
-        self._settle("name of the cluster", "--name", wish.name, _NAME, lambda a: {"name": a})
-        self._settle(
-            "instance type", "--instance-type", wish.instance_type, _INSTANCE, self._of_type
-        )
+        self._settle(question, "public-cidr", cidr, lambda a: {"cidrs": (a,)})
+        self._settle("name of the cluster", "name", _NAME, lambda a: {"name": a})
+        self._settle("instance type", "instance-type", _INSTANCE, self._of_type)
         zones, zone = self._known.offers, self._known.pool_zone
-        if len(zones) > 1 or wish.zone:
-            self._settle(f"zone ({', '.join(zones)})", "--zone", wish.zone, zone, self._of_zone)
-        for question, flag, given, field in (
-            ("most nodes", "--max-nodes", wish.max_nodes, "max_nodes"),
-            ("file system, GiB", "--lustre-gib", wish.capacity_gib, "capacity_gib"),
-        ):
-            read = partial(_number, field)
-            self._settle(question, flag, given, getattr(self._known, field), read)
+        if len(zones) > 1 or given.get("zone"):
+            self._settle(f"zone ({', '.join(zones)})", "zone", zone, self._of_zone)
+        self._settle("most nodes", "max-nodes", _NODES, partial(_number, "max_nodes"))
+        read = partial(_number, "capacity_gib")
+        self._settle("file system, GiB", "lustre-gib", _LUSTRE_GIB, read)
         return self._known
 
     def _settle(
         self,
         question: str,
-        flag: str,
-        given: str | int | None,
+        name: str,
         proposal: str | int | None,
         changes: Callable[[str], dict[str, Any]],
     ) -> None:
-        """Take what the flag says; else ask until the file would be right with the answer."""
-        if given is not None:
+        """Take what the flag of a name says; else ask until the file is right with the answer."""
+        if (given := self._given.get(name)) is not None:
             self._known = replace(self._known, **changes(str(given)))
             return
         before = {(each.code, each.path) for each in self._checked(self._known)}
         while True:
-            answer = self._answer(question, flag, "" if proposal is None else str(proposal))
+            answer = self._answer(question, f"--{name}", str(proposal or ""))
             try:
                 changed = replace(self._known, **changes(answer))
             except Failure as problem:
@@ -198,13 +184,8 @@ class _Questions:
         if not offers:
             found = f"no zone of {self._aws.region} offers {kind}"
             raise Failure(Code.NO_CAPACITY, found, "use another --instance-type or --region")
-        pool = kind.partition(".")[0]
-        return {
-            "instance_type": kind,
-            "pool": pool,
-            "offers": offers,
-            **self._of_zone(offers[0]),
-        }
+        changes = {"instance_type": kind, "pool": kind.partition(".")[0], "offers": offers}
+        return {**changes, **self._of_zone(offers[0])}
 
     def _of_zone(self, zone: str) -> dict[str, Any]:
         return {"pool_zone": zone, "zones": self._around(zone)}

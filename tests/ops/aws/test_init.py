@@ -20,17 +20,19 @@ class Place:
         self.file, self.aws = folder / "cluster.yaml", aws
         self.console = console()
 
-    def run(self, answers=None, *, yes=False, address="198.51.100.7", **wish):
+    def run(self, answers=None, *, yes=False, force=False, address="198.51.100.7", **flags):
         """Run the command."""
         self.console = console(answers, yes=yes)
-        wanted = init.Wish(self.file, **({"admin_role_arn": ROLE} | wish))
+        given = {name.replace("_", "-"): flags[name] for name in flags}
+        given = {"admin-role-arn": ROLE, **given}
 
         def public_address():
             if address is None:
                 raise TimeoutError
             return f"{address}\n"
 
-        return init.run(wanted, self.aws, self.console, TODAY.date(), public_address)
+        place = (self.aws, self.console, TODAY.date())
+        return init.run(self.file, given, *place, public_address=public_address, force=force)
 
     def plan(self):
         """Return the plan of what was written."""
@@ -119,7 +121,7 @@ def test_flags_need_no_terminal(place):
         "instance_type": "p5.48xlarge",
         "zone": "us-east-2c",
         "max_nodes": 8,
-        "capacity_gib": 4800,
+        "lustre_gib": 4800,
         "public_cidr": "8.8.4.0/24",
     }
     assert place.run(**flags) == 0
@@ -160,7 +162,7 @@ def test_an_address_that_nobody_tells_is_asked_for(place):
 
 def test_what_does_not_validate_is_not_written(place):
     """The findings say what is wrong with the answers."""
-    assert place.run(yes=True, address="8.8.4.4", capacity_gib=1000) == 1
+    assert place.run(yes=True, address="8.8.4.4", lustre_gib=1000) == 1
     assert "MEKS-0210" in said(place.console)
     assert not place.file.exists()
 
