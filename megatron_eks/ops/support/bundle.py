@@ -49,12 +49,9 @@ _ACCOUNT = re.compile(r"(?<![\w.-])\d{12}(?![\w.-])|(?<=:)\d{12}(?=:)|(?<!\d)\d{
 _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
 _QUOTED = re.compile(r"'([^'\n]*)'")
-_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
 
 # JSON, and what dataclasses become.
 Value = Any
-Part = tuple[str, Callable[[], str]]
-"""The name of a file of the bundle, and what reads it, which may fail alone."""
 
 
 class Redactor:
@@ -116,19 +113,25 @@ class _Bundle:
         self.archive.addfile(entry, io.BytesIO(data))
         self.written[name] = len(data)
 
-    def put(self, parts: Iterable[Part]) -> None:
-        """Read parts and write them; what cannot be read is named."""
-        for name, read in parts:
-            try:
-                text = read()
-            except UnreachableError as error:
-                # Each further part would wait for its own answer.
-                self.miss(name, f"the API server gave no answer: {error}")
-                return
-            except (Failure, *ERRORS, OSError, LookupError, ValueError) as error:
-                self.miss(name, str(error) or type(error).__name__)
-            else:
-                self.add(name, text)
+    @contextlib.contextmanager
+    def part(self, name: str) -> Iterator[Callable[[str], None]]:
+        """Let a part be read and written; what cannot be read is named."""
+        text: list[str] = []
+        try:
+            yield text.append
+        except UnreachableError as error:
+            # Each further part would wait for its own answer.
+            self.miss(name, f"the API server gave no answer: {error}")
+            raise
+        except (Failure, *ERRORS, OSError, LookupError, ValueError) as error:
+            self.miss(name, str(error) or type(error).__name__)
+        else:
+            self.add(name, *text)
+
+    def findings(self, findings: Iterable[Finding]) -> None:
+        """Write findings about the files."""
+        text = "".join(f"{each}\n" for each in findings)
+        self.add("findings.txt", self.redactor.text(text, own=True))
 
     def miss(self, name: str, why: object) -> None:
         """Say and note what is left out."""
@@ -169,24 +172,31 @@ def _fill(
     bundle: _Bundle, cluster_file: Path, job: str | None, access: Callable[[Project], Access]
 ) -> None:
     redactor = bundle.redactor
-    bundle.put([("versions.json", lambda: redactor.as_json(_versions(), own=True))])
-    bundle.put(_files(redactor, cluster_file))
+    bundle.add("versions.json", redactor.as_json(_versions(), own=True))
+    folder = cluster_file.parent.resolve()
+    files = {path: f"{_FILES}jobs/{path.name}" for path in job_files(cluster_file)}
+    if os.path.lexists(cluster_file):
+        files = {cluster_file: f"{_FILES}{cluster_file.name}", **files}
+    for path, name in files.items():
+        with bundle.part(name) as write:
+            write(redactor.text(shown_file(path, folder, redactor.hidden), own=True))
     try:
         project = load_project(cluster_file, today(), makes=False)
     except ConfigError as error:
         # That may be what help is needed with.
-        bundle.put([_findings(redactor, error.findings)])
+        bundle.findings(error.findings)
         bundle.miss("plan.json", "the files have errors, see findings.txt")
         return
-    bundle.put([("plan.json", lambda: redactor.as_json(plan_as_json(project), own=True))])
-    bundle.put([_findings(redactor, (*project.errors, *project.warnings))])
+    with bundle.part("plan.json") as write:
+        write(redactor.as_json(plan_as_json(project), own=True))
+    bundle.findings((*project.errors, *project.warnings))
     try:
         opened = access(project)
     except Failure as error:
         bundle.miss("kubernetes/", error)
         return
-    with contextlib.closing(opened.client):
-        bundle.put(_of_cluster(redactor, opened, project, job))
+    with contextlib.closing(opened.client), contextlib.suppress(UnreachableError):
+        _add_cluster(bundle, opened, project, job)
 
 
 def _versions() -> Value:
@@ -195,55 +205,25 @@ def _versions() -> Value:
     return {"meks": __version__, "python": sys.version, "system": system, "packages": packages}
 
 
-def _files(redactor: Redactor, cluster_file: Path) -> Iterator[Part]:
-    folder = cluster_file.parent.resolve()
-    names = {path: f"{_FILES}jobs/{path.name}" for path in job_files(cluster_file)}
-    if os.path.lexists(cluster_file):
-        names = {cluster_file: f"{_FILES}{cluster_file.name}", **names}
-    for path, name in names.items():
-        yield name, partial(_file, redactor, path, folder)
-
-
-def _file(redactor: Redactor, path: Path, folder: Path) -> str:
-    return redactor.text(shown_file(path, folder, redactor.hidden), own=True)
-
-
-def _findings(redactor: Redactor, findings: Iterable[Finding]) -> Part:
-    text = "".join(f"{each}\n" for each in findings)
-    return "findings.txt", lambda: redactor.text(text, own=True)
-
-
-def _of_cluster(
-    redactor: Redactor, access: Access, project: Project, job: str | None
-) -> Iterator[Part]:
-    client, plan = access.client, project.cluster
-    reads: dict[str, Callable[[], Value]] = {
-        "kubernetes/version.json": lambda: client.request("GET", "/version"),
-        "kubernetes/status.json": lambda: overview.as_json(overview.read(client, plan)),
-        "kubernetes/nodes.json": lambda: [asdict(each) for each in nodes.read(client, plan)],
-        "kubernetes/preflight.json": lambda: checks.as_json(
-            plan, preflight.cluster(access, project)
-        ),
-    }
-    if job is not None:
-
-        def seen(name: str) -> Value:
-            own = teams.narrowed(client, project, None, None, name)
-            return status_view.as_json(status.read(client, own, name))
-
-        def explained(name: str) -> Value:
-            own = teams.narrowed(client, project, None, None, name).cluster
-            options = logs.Options(tail=_TAIL)
-            return diagnosis.as_json(kube_diagnosis.of_job(client, own, name, options))
-
-        reads[f"jobs/{job}/status.json"] = partial(seen, job)
-        reads[f"jobs/{job}/diagnosis.json"] = partial(explained, job)
-    for name, read in reads.items():
-        yield name, partial(_json, redactor, read)
-
-
-def _json(redactor: Redactor, read: Callable[[], Value]) -> str:
-    return redactor.as_json(read())
+def _add_cluster(bundle: _Bundle, access: Access, project: Project, job: str | None) -> None:
+    client, plan, as_json = access.client, project.cluster, bundle.redactor.as_json
+    with bundle.part("kubernetes/version.json") as write:
+        write(as_json(client.request("GET", "/version")))
+    with bundle.part("kubernetes/status.json") as write:
+        write(as_json(overview.as_json(overview.read(client, plan))))
+    with bundle.part("kubernetes/nodes.json") as write:
+        write(as_json([asdict(each) for each in nodes.read(client, plan)]))
+    with bundle.part("kubernetes/preflight.json") as write:
+        write(as_json(checks.as_json(plan, preflight.cluster(access, project))))
+    if job is None:
+        return
+    with bundle.part(f"jobs/{job}/status.json") as write:
+        own = teams.narrowed(client, project, None, None, job)
+        write(as_json(status_view.as_json(status.read(client, own, job))))
+    with bundle.part(f"jobs/{job}/diagnosis.json") as write:
+        own = teams.narrowed(client, project, None, None, job)
+        found = kube_diagnosis.of_job(client, own.cluster, job, logs.Options(tail=_TAIL))
+        write(as_json(diagnosis.as_json(found)))
 
 
 @contextlib.contextmanager
