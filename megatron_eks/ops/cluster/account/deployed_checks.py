@@ -96,7 +96,7 @@ def addons(account: Account) -> Iterator[Finding]:
         if found["status"] not in {"ACTIVE", "UPDATING"}:
             text = "; ".join((f"it is {found['status']}", *_issues(found)))
             yield in_aws(Code.ADDON_STATE, path, text, "see to that, then " + _DEPLOY)
-        if addon.version not in {None, found["addonVersion"]}:
+        if addon.version not in {None, found.get("addonVersion")}:
             text = f"it is {found['addonVersion']}, and this release has {addon.version}"
             yield in_aws(Code.ADDON_STATE, path, text, _DEPLOY, Level.WARNING)
 
