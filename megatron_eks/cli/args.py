@@ -106,11 +106,9 @@ Preview = Annotated[
 ]
 Timeout = Annotated[
     float,
+    POSITIVE,
     Parameter(
-        validator=Number(gt=0, lte=14 * 24 * 60),
-        metavar="MINUTES",
-        show_default=lambda number: f"{number:g}",
-        help="how long to wait",
+        metavar="MINUTES", show_default=lambda number: f"{number:g}", help="how long to wait"
     ),
 ]
 Job = Annotated[str, JOBS]

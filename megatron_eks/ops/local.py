@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import asdict
 from datetime import date
 from importlib.util import find_spec
@@ -161,17 +160,19 @@ def _leave_to_any(manifests: Path) -> None:
 
 def _wait(folder: Path, process: "subprocess.Popen[bytes] | None") -> State | None:
     """Wait for a cluster that starts; return None if it does not come up."""
-    deadline = time.monotonic() + _START_SECONDS
-    while not (folder / STATE_FILE).exists():
+
+    def settled() -> bool:
         ended = process.poll() is not None if process else not is_running(folder)
-        if ended or time.monotonic() > deadline:
-            lines = (folder / LOG_FILE).read_text(errors="replace").splitlines()
-            _say("\n".join(["the local cluster did not start", *lines[-_TAIL_LINES:]]))
-            if process:
-                process.terminate()
-            return None
-        time.sleep(_POLL_SECONDS)
-    return read_state(folder)
+        return ended or (folder / STATE_FILE).exists()
+
+    console_here().wait(_START_SECONDS, _POLL_SECONDS, settled)
+    if (folder / STATE_FILE).exists():
+        return read_state(folder)
+    lines = (folder / LOG_FILE).read_text(errors="replace").splitlines()
+    _say("\n".join(["the local cluster did not start", *lines[-_TAIL_LINES:]]))
+    if process:
+        process.terminate()
+    return None
 
 
 def _down(folder: Path, *, may_delete: bool) -> int:
@@ -183,12 +184,9 @@ def _down(folder: Path, *, may_delete: bool) -> int:
         return FAILED
     state = read_state(folder)
     os.kill(state.pid, signal.SIGTERM)
-    deadline = time.monotonic() + _STOP_SECONDS
-    while is_running(folder):
-        if time.monotonic() > deadline:
-            _say(f"the local cluster does not stop - see {folder / LOG_FILE}")
-            return FAILED
-        time.sleep(_POLL_SECONDS)
+    if not console_here().wait(_STOP_SECONDS, _POLL_SECONDS, lambda: not is_running(folder)):
+        _say(f"the local cluster does not stop - see {folder / LOG_FILE}")
+        return FAILED
     _say("stopped the local cluster")
     if left := [name for name, value in state.environment.items() if os.environ.get(name) == value]:
         _say(f"this shell still points at it; run: unset {' '.join(left)}")

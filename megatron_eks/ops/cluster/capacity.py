@@ -101,7 +101,6 @@ class Reservation:
     count: int
     starts: datetime | None
     ends: datetime | None
-    is_block: bool = False
 
 
 def described(number: str, ec2: BaseClient) -> Reservation | None:
@@ -114,19 +113,14 @@ def described(number: str, ec2: BaseClient) -> Reservation | None:
     if not found or not found["CapacityReservations"]:
         return None
     each: Mapping[str, Any] = found["CapacityReservations"][0]
-    starts, ends = (
-        time.astimezone(UTC) if (time := each.get(name)) else None
-        for name in ("StartDate", "EndDate")
-    )
     return Reservation(
         id=number,
         state=str(each.get("State", "")),
         instance_type=str(each.get("InstanceType", "")),
         zone=str(each.get("AvailabilityZone", "")),
         count=int(each.get("TotalInstanceCount", 0)),
-        starts=starts,
-        ends=ends,
-        is_block=each.get("ReservationType") == "capacity-block",
+        starts=each.get("StartDate"),
+        ends=each.get("EndDate"),
     )
 
 

@@ -56,7 +56,10 @@ def run(
     schema = cluster_file.schema(file)
 
     def checked(answers: Answers) -> list[Finding]:
-        return _check(render(answers, schema), file, today)
+        document = read_mapping(render(answers, schema), str(file))
+        config, findings = parse_cluster(document)
+        found = document.locate(check_cluster(config, today)) if config else ()
+        return [*findings, *found]
 
     answers = _Questions(given, aws, console, public_address, checked).answers()
     findings = checked(answers)
@@ -200,11 +203,3 @@ def _number(field: str, answer: str) -> dict[str, int]:
     if not answer.isdecimal():
         raise Failure(Code.WRONG_TYPE, f"{answer!r} is no number", "write digits", exit_code=USAGE)
     return {field: int(answer)}
-
-
-def _check(text: str, file: Path, today: date) -> list[Finding]:
-    document = read_mapping(text, str(file))
-    config, findings = parse_cluster(document)
-    if config is not None:
-        findings += document.locate(check_cluster(config, today))
-    return list(findings)

@@ -22,23 +22,18 @@ if TYPE_CHECKING:
 def run(reach: opening.Reach, part: str | None, output: str) -> int:
     """Check one part, or both as far as there is a cluster; return the exit code."""
 
-    def look(on: opening.Opened) -> int:
+    def inside(on: opening.Opened) -> int:
         return report(on.plan, cluster(on.access, on.project), output, on.console)
 
+    def whole(tools: "Tools") -> int:
+        results, deployed = account(tools)
+        if deployed and part is None:
+            results += _inside(tools, reach)
+        return report(tools.plan, results, output, tools.console)
+
     if part == "cluster":
-        return opening.on_cluster(reach, look)
-    return opening.on_aws(
-        reach.cluster,
-        lambda tools: _account(tools, reach, output, alone=part == "aws"),
-        makes=True,
-    )
-
-
-def _account(tools: "Tools", reach: opening.Reach, output: str, *, alone: bool) -> int:
-    results, deployed = account(tools)
-    if deployed and not alone:
-        results += _inside(tools, reach)
-    return report(tools.plan, results, output, tools.console)
+        return opening.on_cluster(reach, inside)
+    return opening.on_aws(reach.cluster, whole, makes=True)
 
 
 def account(tools: "Tools") -> tuple[list[Result], bool]:

@@ -59,7 +59,7 @@ def _put(
     if not boards:
         found, remedy = f"no dashboards in {shown(source)}", "write them: meks synth"
         raise Failure(Code.NOT_SYNTHESISED, found, remedy, exit_code=USAGE)
-    there = {each["uid"]: grafana.find(f"/api/dashboards/uid/{each['uid']}") for each in boards}
+    there = {each["uid"]: grafana.ask(f"/api/dashboards/uid/{each['uid']}") for each in boards}
     differing = [
         each for each in boards if not _holds((there[each["uid"]] or {}).get("dashboard"), each)
     ]
@@ -74,13 +74,13 @@ def _put(
         console.say("no dashboard was changed")
         return FAILED
     folder = f"meks-{cluster}"
-    if grafana.find(f"/api/folders/{folder}") is None:
-        grafana.write("/api/folders", {"uid": folder, "title": cluster})
+    if grafana.ask(f"/api/folders/{folder}") is None:
+        grafana.ask("/api/folders", {"uid": folder, "title": cluster})
     for each in differing:
         # Somebody may have moved it; without a folder it would go to the root.
         place = ((there[each["uid"]] or {}).get("meta") or {}).get("folderUid", folder)
         body = {"dashboard": {**each, "id": None}, "folderUid": place, "overwrite": True}
-        grafana.write("/api/dashboards/db", {**body, "message": "meks apply"})
+        grafana.ask("/api/dashboards/db", {**body, "message": "meks apply"})
         console.say(f"wrote dashboard {each['title']!r}")
     return DONE
 
@@ -92,24 +92,15 @@ class _Grafana:
     url: str
     _token: str = field(repr=False)
 
-    def find(self, path: str) -> _Json:
-        """Return what is there; None where nothing is."""
-        return self._ask(path, None)
-
-    def write(self, path: str, body: object) -> None:
-        """Create or replace something."""
-        self._ask(path, body)
-
-    def _ask(self, path: str, body: object) -> _Json:
+    def ask(self, path: str, body: object = None) -> _Json:
+        """Return what is there, None where nothing is; or create or replace it by a body."""
+        where = self.url
         try:
-            status, answer = _ask(f"{self.url}{path}", self._token, body)
+            status, answer = _ask(f"{where}{path}", self._token, body)
         except OSError as error:
-            remedy = (
-                "see that the address is right, and reached from here (VPN, proxy, certificate)"
-            )
-            raise Failure(
-                Code.GRAFANA, str(error), remedy, where=self.url, exit_code=NOT_REACHABLE
-            ) from error
+            remedy = "see that the address is right, and reached from here (VPN, certificate)"
+            code, found = Code.GRAFANA, str(error)
+            raise Failure(code, found, remedy, where=where, exit_code=NOT_REACHABLE) from error
         if status == HTTPStatus.NOT_FOUND and body is None:
             return None
         if status == HTTPStatus.OK and isinstance(answer, dict):
@@ -124,10 +115,8 @@ class _Grafana:
         elif status == HTTPStatus.FORBIDDEN:
             remedy = "give the token's service account the role Editor in Grafana"
         elif 300 <= status < 400:  # noqa: PLR2004 -- the redirections
-            remedy = (
-                "a token is sent to no other address: set observability.grafana.url to that one"
-            )
-        raise Failure(Code.GRAFANA, found, remedy, where=self.url)
+            remedy = "a token goes to no other address: set observability.grafana.url to that one"
+        raise Failure(Code.GRAFANA, found, remedy, where=where)
 
 
 def _token(plan: ClusterPlan, watched: Observability, client: Client) -> str:

@@ -17,17 +17,10 @@ from megatron_eks.ops.planning.plan_json import job_as_json, plan_as_json
 from megatron_eks.plan.cluster.capacity import CapacityPlan
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cost import cluster_cost, job_cost
-from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.project import Project, job_files, load_project
 
 
-def run(
-    cluster_file: Path,
-    output: str,
-    today: date,
-    *,
-    job: str | None = None,
-) -> int:
+def run(cluster_file: Path, output: str, today: date, *, job: str | None = None) -> int:
     """Print the plan of a cluster and its jobs, or of one job; return the exit code.
 
     Raises Failure if no job has that name.
@@ -39,7 +32,11 @@ def run(
     if job is None:
         sys.stdout.write(formatted(output, _page(project), lambda: plan_as_json(project)))
     else:
-        wanted = _named(job, project)
+        known = {each.name: each for each in project.jobs}
+        if job not in known:
+            found = f"no job named {job!r} beside {project.file}"
+            raise no_such(Code.JOB_NOT_FOUND, found, job, known)
+        wanted = known[job]
         lines = job_details(wanted, project.cluster)
         sys.stdout.write(formatted(output, lines, lambda: job_as_json(wanted, project.cluster)))
     sys.stdout.flush()
@@ -55,14 +52,6 @@ def _refused(findings: Sequence[Finding], cluster_file: Path, output: str) -> in
     sys.stderr.write(f"{fit if wrong <= jobs else 'no plan'}: {counted(findings)}\n")
     write_findings(findings, output, sys.stdout)
     return USAGE
-
-
-def _named(name: str, project: Project) -> JobPlan:
-    known = {job.name: job for job in project.jobs}
-    if name not in known:
-        found = f"no job named {name!r} beside {project.file}"
-        raise no_such(Code.JOB_NOT_FOUND, found, name, known)
-    return known[name]
 
 
 def _page(project: Project) -> Iterator[str]:
