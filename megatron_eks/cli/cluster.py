@@ -184,19 +184,10 @@ def apply(
     :param paths: manifests or folders of them; default: dist/platform beside the cluster file
     :param diff: only show what would change
     """
-    from megatron_eks.ops.cluster.apply import Options, run
-    from megatron_eks.project import MANIFESTS
+    from megatron_eks.ops.cluster.apply import run
 
-    options = Options(
-        platform=reach.cluster.with_name(MANIFESTS) / "platform",
-        paths=paths,
-        only_diff=diff,
-        previews=preview,
-        wait_seconds=timeout * 60,
-    )
-    return on_cluster(
-        reach, lambda on: run(on.access, on.project, options, on.console), yes=yes, makes=not diff
-    )
+    act = partial(run, paths, only_diff=diff, previews=preview, wait_seconds=timeout * 60)
+    return on_cluster(reach, act, yes=yes, makes=not diff)
 
 
 @command(CLUSTER)

@@ -18,8 +18,9 @@ from megatron_eks.ops.failure import DONE, FAILED, USAGE, Failure
 from megatron_eks.ops.kube import objects
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import Key, key
+from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.output import count
-from megatron_eks.project import Project, synth_command
+from megatron_eks.project import MANIFESTS, Project, synth_command
 
 _DRY_RUNS = 8
 # Where the last of a stage must work before the next begins: CRDs, and workloads with a webhook.
@@ -31,19 +32,6 @@ _CONTROLLERS = {
     for each in (*WORKLOADS.values(), kueue.WORKLOAD)
     if each.controller
 }
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the user asked for."""
-
-    platform: Path
-    """As `make synth` wrote it, beside the cluster file."""
-    paths: Sequence[Path] = ()
-    """Files and folders; none: the platform, which is also pruned."""
-    only_diff: bool = False
-    previews: bool = False
-    wait_seconds: float = 600
 
 
 @dataclass(frozen=True)
@@ -60,12 +48,22 @@ class Change:
     """Whether it is there, and carries no cluster's name yet."""
 
 
-def run(access: Access, project: Project, options: Options, console: Console) -> int:
-    """Show what changes, ask, apply, wait; a second run finds nothing to do."""
-    plan, client = project.cluster, access.client
-    is_platform = not options.paths
-    paths = options.paths or [options.platform]
-    wanted = read(paths, access, project, previews=options.previews, rendered=is_platform)
+def run(
+    paths: Sequence[Path],
+    on: Opened,
+    *,
+    only_diff: bool = False,
+    previews: bool = False,
+    wait_seconds: float = 600,
+) -> int:
+    """Show what changes, ask, apply, wait; a second run finds nothing to do.
+
+    Without files and folders it brings the platform beside the cluster file, which is also pruned.
+    """
+    (access, project, console), plan, client = on, on.plan, on.client
+    is_platform = not paths
+    platform = project.file.with_name(MANIFESTS) / "platform"
+    wanted = read(paths or [platform], access, project, previews=previews, rendered=is_platform)
     new_namespaces = {
         each["metadata"]["name"]
         for each in wanted
@@ -81,8 +79,8 @@ def run(access: Access, project: Project, options: Options, console: Console) ->
     acting = [each for each in changes if each.verb in _VERBS]
     # What a local cluster rehearses concerns nobody else's Grafana.
     is_watched = is_platform and plan.observability is not None and not access.is_local
-    watch = partial(watchers.bring, plan, client, options.platform.parent, console)
-    if options.only_diff:
+    watch = partial(watchers.bring, plan, client, platform.parent, console)
+    if only_diff:
         return watch(only_diff=True) if is_watched else DONE
     if acting:
         _note(acting, project, console)
@@ -92,10 +90,10 @@ def run(access: Access, project: Project, options: Options, console: Console) ->
         if is_platform and access.is_local:
             from megatron_eks.ops.local import bring_controllers  # noqa: PLC0415 -- seldom needed
 
-            bring_controllers(client.server, options.platform)
-        _carry_out(client, acting, console, options.wait_seconds)
+            bring_controllers(client.server, platform)
+        _carry_out(client, acting, console, wait_seconds)
     if is_platform:
-        readiness.wait(client, wanted, console, options.wait_seconds)
+        readiness.wait(client, wanted, console, wait_seconds)
         console.say("the platform is ready")
     return watch(only_diff=False) if is_watched else DONE
 
@@ -173,7 +171,6 @@ def refuse_unfit(
 
 
 def _some(names: Sequence[str]) -> str:
-    """Name the first three."""
     return ", ".join(names[:3]) + (", ..." if names[3:] else "")
 
 

@@ -65,7 +65,6 @@ def _holdings(
 
 
 def _instances(project: Project) -> tuple[list[RunningNode] | None, Failure | str]:
-    """Ask EC2; say why not where it cannot be asked."""
     from megatron_eks.ops.aws import session
 
     try:

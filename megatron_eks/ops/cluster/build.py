@@ -186,7 +186,6 @@ class Builds:
         return found
 
     def _new_lines(self, build: _Build, token: str) -> tuple[list[str], str]:
-        """Return what was logged since the last call, and where to go on."""
         logs = build.get("logs", {})
         if not logs.get("groupName") or not logs.get("streamName"):
             return [], token

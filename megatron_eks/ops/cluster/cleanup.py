@@ -124,7 +124,6 @@ def _end_jobs(tools: Tools, connect: Callable[[], Client]) -> None:
 
 
 def _end_nodes(tools: Tools) -> None:
-    """Give all GPU nodes back, and wait until none is billed."""
     groups, console = tools.node_groups, tools.console
     present = [group for pool in tools.plan.pools if (group := groups.find(pool.name))]
     for group in present:
@@ -186,7 +185,6 @@ def _delete(part: str, tools: Tools) -> None:
 
 
 def _remains(parts: list[str], tools: Tools) -> int:
-    """Say what is still there, and what it costs."""
     plan = tools.plan
     rows = []
     for part in parts:

@@ -166,7 +166,6 @@ class Deployment:
 
 
 def _overtaken(name: str) -> Failure:
-    """Say that another deployment was first."""
     found = "somebody else changes it at the same time; of this change nothing was made"
     remedy = "run `meks deploy` again: it waits for the other one, and compares anew"
     return Failure(Code.STACK_FAILED, found, remedy, where=name)

@@ -73,7 +73,6 @@ def _role(tools: Tools) -> str | None:
 
 
 def _is_one_of(caller: str, roles: Sequence[str]) -> bool:
-    """Say whether an assumed role, or a user, is one of some principals."""
     if caller in roles:
         return True
     # arn:aws:sts::ACCOUNT:assumed-role/NAME/SESSION, without the role's path.

@@ -49,9 +49,8 @@ def run(wish: Wish, tools: Tools, connect: Connect) -> int:
         remedy = "submit the job; or set scale: manual, then: meks deploy and meks apply"
         raise Failure(Code.SCALED_BY_QUEUE, found, remedy, where=pool.name, exit_code=USAGE)
     if not 0 <= wish.nodes <= pool.max_nodes:
-        found = (
-            f"{count(wish.nodes, 'node')}, and the cluster file allows {pool.name} {pool.max_nodes}"
-        )
+        nodes = count(wish.nodes, "node")
+        found = f"{nodes}, and the cluster file allows {pool.name} {pool.max_nodes}"
         remedy = f"use 0 to {pool.max_nodes}, or raise gpu_pools max_nodes"
         raise Failure(Code.NODE_COUNT, found, remedy, exit_code=USAGE)
     group = _settled(pool, tools)
@@ -83,15 +82,14 @@ def node_group(pool: str, tools: Tools) -> NodeGroup:
 
 
 def _interrupted(wish: Wish, group: NodeGroup) -> str:
-    """Say what of a wish AWS knows by now, and how to come back."""
     again = f"meks scale {wish.pool} {wish.nodes}"
-    if group.wanted == wish.nodes == 0:
+    if group.wanted != wish.nodes:
+        again += " --when-idle" * wish.when_idle + " --at start" * wish.at_start
+        return f"\nAWS was asked for nothing yet; to go on: {again}"
+    if not wish.nodes:
         return f"\nAWS goes on giving the nodes back; to see it: {again}"
-    if group.wanted == wish.nodes:
-        back = f"meks scale {wish.pool} 0"
-        return f"\nAWS goes on taking nodes; to wait again: {again}; to give them back: {back}"
-    again += " --when-idle" * wish.when_idle + " --at start" * wish.at_start
-    return f"\nAWS was asked for nothing yet; to go on: {again}"
+    back = f"meks scale {wish.pool} 0"
+    return f"\nAWS goes on taking nodes; to wait again: {again}; to give them back: {back}"
 
 
 def _settled(pool: PoolPlan, tools: Tools) -> NodeGroup:
@@ -142,7 +140,6 @@ def _take(wish: Wish, pool: PoolPlan, group: NodeGroup, tools: Tools, connect: C
 
 
 def _refuse_change(wish: Wish, group: NodeGroup) -> None:
-    """Raise Failure where somebody else has asked for another number of nodes meanwhile."""
     if group.status == "ACTIVE" and group.wanted != wish.nodes:
         found = f"another user has scaled it to {count(group.wanted, 'node')}"
         remedy = f"if you want to change that: meks scale {wish.pool} {wish.nodes}"
@@ -217,8 +214,7 @@ def _give_back(wish: Wish, pool: PoolPlan, group: NodeGroup, tools: Tools, conne
                 raise
             pods = []
         if pods:
-            shown = ", ".join(pods[:3]) + (" ..." if pods[3:] else "")
-            console.say(f"on {pool.name}: {count(len(pods), 'pod')} of jobs ({shown})")
+            console.say(f"on {pool.name}: {count(len(pods), 'pod')} of jobs ({_some(pods)})")
             if not console.confirm("End them, and lose what they have not saved?"):
                 console.say(f"nothing was changed; meks scale {pool.name} {wish.nodes} --when-idle")
                 return FAILED
@@ -252,8 +248,8 @@ def _wait_idle(pool: PoolPlan, tools: Tools, kubernetes: Client) -> None:
             # Jobs take days, and so does this; a network that is away for an hour is no reason.
             pods, now = [""], f"no answer from {error}; trying again"
         else:
-            names = ", ".join(pods[:3]) + (" ..." if pods[3:] else "")
-            now = f"{pool.name} is in use by {count(len(pods), 'pod')}: {names}; waiting for that"
+            used = f"{pool.name} is in use by {count(len(pods), 'pod')}: {_some(pods)}"
+            now = f"{used}; waiting for that"
         if pods and now != state:
             tools.console.say(now)
             state = now
@@ -262,3 +258,7 @@ def _wait_idle(pool: PoolPlan, tools: Tools, kubernetes: Client) -> None:
     if not tools.console.wait(_IDLE_SECONDS, _IDLE_POLL_SECONDS, idle):
         found = f"jobs on {pool.name} do not end"
         raise Failure(Code.JOBS_ON_POOL, found, "look at them: meks status")
+
+
+def _some(pods: list[str]) -> str:
+    return ", ".join(pods[:3]) + (" ..." if pods[3:] else "")

@@ -140,7 +140,6 @@ def _why_nodes_end(group: str, old: Template, new: Template, verbs: Mapping[str,
 
 
 def _in_use(old: Template, groups: NodeGroups) -> Iterator[tuple[str, str, int]]:
-    """Yield logical id, name and nodes of each pool that has some."""
     for logical_id, resource in resources_of(old).items():
         name = _properties(logical_id, old).get("NodegroupName")
         # The system nodes have no name: they always run, and are replaced one by one.

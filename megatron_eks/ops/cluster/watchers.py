@@ -87,8 +87,6 @@ def _put(
 
 @dataclass(frozen=True)
 class _Grafana:
-    """One Grafana, as one service account."""
-
     url: str
     _token: str = field(repr=False)
 
@@ -147,7 +145,6 @@ def _holds(theirs: _Json, ours: _Json) -> bool:
 
 
 def _lacking(url: str, plan: ClusterPlan, manifests: Path) -> Iterator[Finding]:
-    """Yield what a Prometheus does not have of the rules, and of what they are about."""
     url, folder = url.rstrip("/"), shown(manifests / "observability")
     try:
         rules, pools = _data(f"{url}/api/v1/rules?type=alert"), _data(f"{url}/api/v1/scrape_pools")

@@ -33,8 +33,6 @@ _OPTION = re.compile(r"[a-z]+(?:-[a-z]+)+")
 
 @dataclass(frozen=True)
 class _Added:
-    """What a job adds at one place, as words of Megatron's command line."""
-
     place: Place
     name: str
     words: Sequence[str]

@@ -55,7 +55,6 @@ def _refused(findings: Sequence[Finding], cluster_file: Path, output: str) -> in
 
 
 def _page(project: Project) -> Iterator[str]:
-    """Yield what somebody wants to know first: does it fit, how long, for how much."""
     yield from _outcome(project)
     yield ""
     if project.jobs:

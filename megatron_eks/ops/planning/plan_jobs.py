@@ -197,7 +197,6 @@ def _place(job: JobPlan) -> str:
 
 
 def _short(number: int) -> str:
-    """Write a large number with three digits or so."""
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
         if number >= size:
             return f"{number / size:.3g}{unit}"
@@ -205,7 +204,6 @@ def _short(number: int) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Write a time in the largest unit that it fills."""
     for unit, size in _UNITS:
         if seconds >= size:
             return f"{seconds / size:.{0 if seconds >= 10 * size else 1}f} {unit}"

@@ -96,8 +96,6 @@ def _address(match: re.Match[str]) -> str:
 
 @dataclass
 class _Bundle:
-    """A bundle that is being written."""
-
     archive: tarfile.TarFile
     redactor: Redactor
     console: Console

@@ -50,7 +50,6 @@ def support(account: Account) -> Iterator[Finding]:
 
 
 def _seconds(duration: str) -> float | None:
-    """Read a duration of a single unit; None where it is none."""
     found = re.fullmatch(r"(\d+)([smh])", duration)
     return int(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]] if found else None
 

@@ -136,7 +136,6 @@ def rules(account: Account) -> Iterator[Finding]:
 
 
 def _groups_of(account: Account, system: Described) -> list[Described]:
-    """Return the security groups of a file system's interfaces."""
     filters = [{"Name": "network-interface-id", "Values": system.get("NetworkInterfaceIds", [])}]
     found = account.client("ec2").describe_network_interfaces(Filters=filters)
     own = {str(x["GroupId"]) for each in found["NetworkInterfaces"] for x in each["Groups"]}
