@@ -185,8 +185,16 @@ def apply(
     :param diff: only show what would change
     """
     from megatron_eks.ops.cluster.apply import run
+    from megatron_eks.project import MANIFESTS
 
-    act = partial(run, paths, only_diff=diff, previews=preview, wait_seconds=timeout * 60)
+    act = partial(
+        run,
+        paths,
+        platform=reach.cluster.with_name(MANIFESTS) / "platform",
+        only_diff=diff,
+        previews=preview,
+        wait_seconds=timeout * 60,
+    )
     return on_cluster(reach, act, yes=yes, makes=not diff)
 
 

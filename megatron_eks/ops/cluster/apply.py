@@ -20,7 +20,7 @@ from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import Key, key
 from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.output import count
-from megatron_eks.project import MANIFESTS, Project, synth_command
+from megatron_eks.project import Project, synth_command
 
 _DRY_RUNS = 8
 # Where the last of a stage must work before the next begins: CRDs, and workloads with a webhook.
@@ -52,17 +52,17 @@ def run(
     paths: Sequence[Path],
     on: Opened,
     *,
+    platform: Path,
     only_diff: bool = False,
     previews: bool = False,
     wait_seconds: float = 600,
 ) -> int:
     """Show what changes, ask, apply, wait; a second run finds nothing to do.
 
-    Without files and folders it brings the platform beside the cluster file, which is also pruned.
+    Without files and folders it brings the platform, which is also pruned.
     """
     (access, project, console), plan, client = on, on.plan, on.client
     is_platform = not paths
-    platform = project.file.with_name(MANIFESTS) / "platform"
     wanted = read(paths or [platform], access, project, previews=previews, rendered=is_platform)
     new_namespaces = {
         each["metadata"]["name"]

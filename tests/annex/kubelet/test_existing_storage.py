@@ -84,8 +84,8 @@ def lab(cluster, tmp_path):
             for each in rendered.platform(found.cluster, found.outputs)
             if each["kind"] in _KINDS and each["metadata"]["name"] != "kubeflow"
         ]
-        (tmp_path / "dist" / "platform").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "dist/platform/all.k8s.yaml").write_text(yaml.safe_dump_all(wanted))
+        (tmp_path / "platform").mkdir(exist_ok=True)
+        (tmp_path / "platform" / "all.k8s.yaml").write_text(yaml.safe_dump_all(wanted))
         return found
 
     yield load
@@ -101,14 +101,14 @@ def lab(cluster, tmp_path):
 
 
 @pytest.fixture
-def run(cluster) -> Callable[..., str]:
+def run(cluster, tmp_path) -> Callable[..., str]:
     """Return a function that applies, and returns what was said, a refusal's words at its end."""
 
     def call(project: Project, *, yes: bool = True) -> str:
         told = console(yes=yes)
         on = Opened(Access(cluster.client, is_local=True), project, told)
         try:
-            apply.run((), on, wait_seconds=60)
+            apply.run((), on, platform=tmp_path / "platform", wait_seconds=60)
         except Failure as failure:
             return f"{said(told)}{failure.found} - {failure.remedy}"
         return said(told)

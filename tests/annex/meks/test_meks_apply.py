@@ -2,7 +2,6 @@
 
 import copy
 import shutil
-from dataclasses import replace
 
 import pytest
 import yaml
@@ -11,6 +10,7 @@ from megatron_eks.kubernetes.client import Object
 from megatron_eks.ops.cluster import apply
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.opening import Opened
 from tests.consoles import console, said, written
 
 pytestmark = pytest.mark.control_plane
@@ -40,10 +40,10 @@ def platform(emitted, tmp_path):
 def run(access, loaded, platform):
     """Return a function that applies, and returns exit code, data and progress."""
 
-    def call(answer: str | None = None, **changes):
-        options = apply.Options(platform=platform, previews=True, wait_seconds=60)
+    def call(answer: str | None = None, *, paths=(), previews=True, only_diff=False):
         told = console(answer and f"{answer}\n", yes=answer is None)
-        code = apply.run(access, loaded, replace(options, **changes), told)
+        on, wish = Opened(access, loaded, told), {"previews": previews, "only_diff": only_diff}
+        code = apply.run(paths, on, platform=platform, wait_seconds=60, **wish)
         return code, written(told), said(told)
 
     return call
@@ -148,7 +148,7 @@ def test_placeholders_are_refused(run, access, loaded, platform):
         run(previews=False)
     remote = Access(access.client, is_local=False)
     with pytest.raises(Failure, match="MEKS-0725"):
-        apply.run(remote, loaded, apply.Options(platform=platform, previews=True), console())
+        apply.run((), Opened(remote, loaded, console()), platform=platform, previews=True)
 
 
 def test_another_cluster_files_namespace_is_refused(run, platform, client):

@@ -12,6 +12,7 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import status, status_view
 from megatron_eks.ops.kube import access as ways
 from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.opening import Opened
 from tests.annex.fault_proxy import drop, lose_answer, refuse
 from tests.annex.meks.faults.world import MAPS, NAMESPACE
 from tests.consoles import console, said
@@ -27,8 +28,8 @@ def put(proxy, loaded, tmp_path, client):
 
     def call():
         made = console(yes=True)
-        options = apply.Options(tmp_path, paths=[file], wait_seconds=30)
-        code = apply.run(Access(proxy.client, is_local=True), loaded, options, made)
+        on = Opened(Access(proxy.client, is_local=True), loaded, made)
+        code = apply.run([file], on, platform=tmp_path, wait_seconds=30)
         return code, said(made)
 
     yield call
