@@ -50,22 +50,15 @@ class Stack:
 class Change:
     """What a change set does to one resource."""
 
-    action: str
+    verb: str
     logical_id: str
     kind: str
-    replacement: str
     properties: tuple[str, ...]
 
-    @property
-    def verb(self) -> str:
-        """Say it in a word."""
-        if self.action == "Modify":
-            return {"True": "replace", "Conditional": "may replace"}.get(self.replacement, "change")
-        return {"Add": "add", "Remove": "remove", "Import": "take over"}.get(
-            self.action, self.action.lower()
-        )
 
-
+# By the action, and of a modification by whether it replaces.
+_VERBS = {"Add": "add", "Remove": "remove", "Import": "take over"}
+_MODIFICATIONS = {"True": "replace", "Conditional": "may replace"}
 _EVENT = ("LogicalResourceId", "ResourceType", "ResourceStatus", "ResourceStatusReason")
 
 
@@ -133,14 +126,11 @@ class Stacks:
         pages = self._client.get_paginator("describe_change_set").paginate(
             StackName=name, ChangeSetName=change_set
         )
-        return if_there(
-            lambda: [
-                _change(each["ResourceChange"])
-                for page in pages
-                for each in page.get("Changes", [])
-            ],
+        found = if_there(
+            lambda: [each for page in pages for each in page.get("Changes", [])],
             *("ChangeSetNotFound", "ValidationError"),
         )
+        return None if found is None else [_change(each["ResourceChange"]) for each in found]
 
     def prepare(self, name: str, change_set: str, template: Template) -> None:
         """Make a change set that gives a stack another template, and wait for it."""
@@ -217,10 +207,11 @@ def resources_of(template: Template) -> dict[str, Template]:
 def _change(change: Mapping[str, Any]) -> Change:
     targets = [detail.get("Target", {}) for detail in change.get("Details", ())]
     names = (target.get("Name") or target.get("Attribute") for target in targets)
+    action = str(change.get("Action", ""))
+    modification = _MODIFICATIONS.get(change.get("Replacement", ""), "change")
     return Change(
-        action=str(change.get("Action", "")),
-        logical_id=str(change.get("LogicalResourceId", "")),
-        kind=str(change.get("ResourceType", "")),
-        replacement=str(change.get("Replacement", "")),
-        properties=tuple(dict.fromkeys(filter(None, names))),
+        modification if action == "Modify" else _VERBS.get(action, action.lower()),
+        str(change.get("LogicalResourceId", "")),
+        str(change.get("ResourceType", "")),
+        tuple(dict.fromkeys(filter(None, names))),
     )

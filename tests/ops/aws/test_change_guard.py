@@ -35,9 +35,7 @@ def pool_with(nodes):
 
 def change(verb, kind, name="Thing", *properties):
     """Return a change as a change set has it."""
-    action = {"add": "Add", "remove": "Remove"}.get(verb, "Modify")
-    replacement = {"replace": "True", "may replace": "Conditional"}.get(verb, "False")
-    return Change(action, name, kind, replacement, properties)
+    return Change(verb, name, kind, properties)
 
 
 def test_an_ami_release_is_refused_while_nodes_run():
