@@ -40,8 +40,8 @@ with tempfile.TemporaryDirectory() as directory:
     theirs.save_pretrained(directory, max_shard_size="100KB")
     files = len(list(Path(directory).glob("*.safetensors")))
     with torch.device("meta"):
-        ours = Decoder(model.shape)
-    found = [str(finding) for finding in check_pretrained(ours, model.shape, Path(directory))]
+        ours = Decoder(model)
+    found = [str(finding) for finding in check_pretrained(ours, model, Path(directory))]
     ours.to_empty(device="cpu")
     load_pretrained(ours, Path(directory))
 ours.eval()
@@ -84,8 +84,8 @@ model = read_model({"preset": "gpt-7b", "num_layers": 2, "hidden_size": 64, "ffn
     "max_position_embeddings": 32}, base_weights=False, findings=[])
 results = []
 for recompute in (False, True):
-    decoder = Decoder(model.shape, recompute=recompute)
-    initialize(decoder, model.shape, seed=1)
+    decoder = Decoder(model, recompute=recompute)
+    initialize(decoder, model, seed=1)
     torch.manual_seed(2)
     tokens = torch.arange(66).reshape(2, 33)
     loss = decoder(tokens[:, :-1], tokens[:, 1:])

@@ -1,7 +1,5 @@
 """The learning rate over a run."""
 
-from dataclasses import replace
-
 import pytest
 
 from megatron_eks.programs.trainer.config import Training, learning_rate
@@ -19,7 +17,7 @@ RUN = Training(max_steps=110, warmup_iters=10, learning_rate=1.0, min_learning_r
 )
 def test_schedule(schedule, expected):
     """It rises in a line, then follows its curve down to the least."""
-    training = replace(RUN, lr_schedule=schedule)
+    training = RUN.model_copy(update={"lr_schedule": schedule})
     assert {step: learning_rate(training, step) for step in expected} == pytest.approx(expected)
 
 

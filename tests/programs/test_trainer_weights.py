@@ -29,7 +29,7 @@ from safetensors.torch import save_file
 from megatron_eks.programs.trainer.model import Decoder
 from megatron_eks.programs.trainer.shape import read_model
 model = read_model(json.loads(sys.argv[2]), base_weights=False, findings=[])
-state = Decoder(model.shape).state_dict()
+state = Decoder(model).state_dict()
 save_file(state, sys.argv[1] + "/model.safetensors")
 print(sum(entry.numel() * 4 for entry in state.values()))
 """
@@ -54,7 +54,7 @@ def digest(model):
         for name, entry in model.named_parameters()}
 
 dist.init_process_group("gloo")
-shape = read_model(json.loads(sys.argv[2]), base_weights=False, findings=[]).shape
+shape = read_model(json.loads(sys.argv[2]), base_weights=False, findings=[])
 with torch.device("meta"):
     model = Decoder(shape)
 before, grown = private(), []

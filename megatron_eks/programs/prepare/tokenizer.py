@@ -136,7 +136,7 @@ def load(directory: Path, backend: str) -> Tokenizer:
         data = path.read_bytes()
         reference = HuggingFace(data)
     except FileNotFoundError as problem:
-        raise usage(path, "no such file", "give --tokenizer a folder that holds it") from problem
+        raise usage(path, "no such file", "name a folder that holds it") from problem
     except Exception as problem:
         raise usage(path, f"cannot be read: {problem}", "save the tokenizer again") from problem
     names = _special_names(directory)

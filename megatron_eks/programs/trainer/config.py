@@ -1,44 +1,59 @@
-"""The configuration of train_fsdp and train_ddp: what a file may say, and its mistakes.
+"""The trainers' configuration: what a file may say, and the words for what is wrong with it."""
 
-A file holds the blocks of a job file; the rest of a job file (its pool, image and so on) is for
-others and passes. JSON is read by Python alone, YAML needs PyYAML.
-"""
-
+import difflib
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from megatron_eks.programs.program import Finding, usage_error
-from megatron_eks.programs.trainer.values import (
-    Fraction,
-    Natural,
-    Number,
-    checks_of,
-    found,
-    read,
-    unknown,
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    StringConstraints,
+    ValidationError,
+    model_validator,
 )
 
-_JOB_KEYS = ("schema_version", "kind", "name", "pool", "nodes", "gpus_per_node", "image", "runtime")
-_BLOCKS = ("model", "training", "data", "checkpoint")
-_DEFAULT_TIMEOUT_MINUTES = 10
+from megatron_eks.programs.program import Finding, usage_error
+
+_JOB_KEYS = {"schema_version", "kind", "name", "pool", "nodes", "gpus_per_node", "image"}
 
 
-@dataclass(frozen=True)
-class Training:
+def _number(value: object) -> object:
+    """YAML 1.1 makes a text of 1e-5, which is a number too."""
+    return float(value) if isinstance(value, str) else value
+
+
+def _of_preset(model: object) -> object:
+    return {"preset": model} if isinstance(model, str) else model
+
+
+Number = Annotated[float, BeforeValidator(_number), Field(ge=0)]
+Positive = Annotated[Number, Field(gt=0)]
+Fraction = Annotated[Number, Field(lt=1)]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+class _Block(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Training(_Block):
     """Batch, schedule and optimizer."""
 
-    max_steps: int = 100
-    train_batch_size: int = 1
+    max_steps: PositiveInt = 100
+    train_batch_size: PositiveInt = 1
     """Sequences a GPU works on in a step."""
-    sequence_length: int = 2048
-    learning_rate: float = 1e-4
+    sequence_length: PositiveInt = 2048
+    learning_rate: Positive = 1e-4
     min_learning_rate: Number = 1e-5
     lr_schedule: Literal["constant", "linear", "cosine"] = "cosine"
-    warmup_iters: Natural = 0
+    warmup_iters: NonNegativeInt = 0
     weight_decay: Number = 0.2
     adam_beta1: Fraction = 0.9
     adam_beta2: Fraction = 0.95
@@ -47,9 +62,17 @@ class Training:
     precision: Literal["bf16"] = "bf16"
     sharding: Literal["full", "hybrid"] = "full"
     activation_checkpointing: bool = True
-    seed: Natural = 42
-    validation_interval: int = 25
-    log_interval: int = 1
+    seed: NonNegativeInt = 42
+    validation_interval: PositiveInt = 25
+    log_interval: PositiveInt = 1
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.min_learning_rate > self.learning_rate:
+            raise ValueError(f"min_learning_rate is above learning_rate {self.learning_rate}")
+        if self.warmup_iters > self.max_steps:
+            raise ValueError(f"warmup_iters are more than all {self.max_steps} max_steps")
+        return self
 
 
 def learning_rate(training: Training, step: int) -> float:
@@ -65,74 +88,68 @@ def learning_rate(training: Training, step: int) -> float:
     return least + (top - least) * part
 
 
-@dataclass(frozen=True)
-class Data:
+class Data(_Block):
     """What is trained on."""
 
-    dataset: str
-    tokenizer: str
-    configuration: str | None = None
-    num_workers: Natural = 2
+    dataset: Text
+    tokenizer: Text
+    configuration: Text | None = None
+    num_workers: NonNegativeInt = 2
     """Batches that are prepared ahead; 0 prepares each when it is needed."""
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(_Block):
     """Where a run saves and resumes, and what it starts from."""
 
-    directory: str
-    pretrained: str | None = None
+    directory: Text
+    pretrained: Text | None = None
     """A directory of Hugging Face safetensors."""
-    interval: int = 500
-    keep_last: int = 3
+    interval: PositiveInt = 500
+    keep_last: PositiveInt = 3
     format: Literal["torch_dist"] = "torch_dist"
     async_save: bool = True
-    s3_uri: str | None = None
+    s3_uri: Text | None = None
     """Where checkpoint_sync copies whole ones to, beside the training."""
 
 
-@dataclass(frozen=True)
-class Config:
-    """A file without mistakes; `model` is checked by `trainer_shape`."""
+class Runtime(BaseModel):
+    """Of a job file's block, what a trainer reads."""
 
-    model: str | Mapping[str, Any]
-    training: Training
+    distributed_timeout_minutes: PositiveInt = 10
+
+
+class Config(_Block):
+    """A file without mistakes; `model` is checked by shape.py."""
+
+    model: Annotated[dict[str, Any], BeforeValidator(_of_preset)]
     data: Data
     checkpoint: Checkpoint
-    timeout_minutes: int = _DEFAULT_TIMEOUT_MINUTES
+    training: Training = Training()
+    runtime: Runtime = Runtime()
+
+    @property
+    def timeout_minutes(self) -> int:
+        """How long a collective may take."""
+        return self.runtime.distributed_timeout_minutes
 
 
 def read_config(path: Path, findings: list[Finding]) -> Config | None:
     """Read a file; return None if anything is wrong, which `findings` then has in words."""
     try:
         content = _parse(path.read_text(encoding="utf-8"))
+        if isinstance(content, dict):
+            content = {key: content[key] for key in content if key not in _JOB_KEYS}
+        return Config.model_validate(content)
     except OSError as problem:
         words = f"cannot be read: {problem.strerror}"
         findings.append(usage_error(path, words, "correct --config"))
-        return None
+    except ValidationError as problem:
+        blocks = (Config, Training, Data, Checkpoint)
+        known = [name for block in blocks for name in block.model_fields]
+        findings.extend(mistakes(problem, known, ""))
     except ValueError as problem:
         findings.append(usage_error(path, " ".join(str(problem).split()), "correct it"))
-        return None
-    if not isinstance(content, dict):
-        blocks = ", ".join(_BLOCKS)
-        findings.append(usage_error(path, found(content), f"write a mapping with {blocks}"))
-        return None
-    findings.extend(unknown(content, (*_BLOCKS, *_JOB_KEYS), ""))
-    model = content.get("model")
-    if not isinstance(model, (str, Mapping)):
-        findings.append(usage_error("model", found(model), "name a preset, or give a mapping"))
-        model = ""
-    training = _block(Training, "training", content, findings)
-    data = _block(Data, "data", content, findings)
-    checkpoint = _block(Checkpoint, "checkpoint", content, findings)
-    if not findings:
-        findings.extend(_together(training))
-    if findings:
-        return None
-    runtime = content.get("runtime") or {}
-    timeout = runtime.get("distributed_timeout_minutes") if isinstance(runtime, Mapping) else None
-    minutes = timeout if isinstance(timeout, int) else _DEFAULT_TIMEOUT_MINUTES
-    return Config(model, training, data, checkpoint, minutes)
+    return None
 
 
 def _parse(written: str) -> object:
@@ -140,34 +157,26 @@ def _parse(written: str) -> object:
     try:
         return json.loads(written)
     except ValueError:
-        pass
-    try:
         import yaml  # noqa: PLC0415 -- JSON does without it
-    except ImportError:
-        raise ValueError("not JSON, and YAML needs PyYAML, which is not installed") from None
     try:
         return yaml.safe_load(written)
     except yaml.YAMLError as problem:
         raise ValueError(f"neither JSON nor YAML: {problem}") from problem
 
 
-def _block(kind: type, name: str, whole: Mapping[str, Any], findings: list[Finding]) -> Any:  # noqa: ANN401 -- the class is the argument
-    content = whole.get(name, {})
-    if not isinstance(content, Mapping):
-        findings.append(usage_error(name, found(content), "write a mapping"))
-        return None
-    values = read(content, checks_of(kind), f"{name}.", findings)
-    for field in fields(kind):
-        if field.name not in values and field.default is MISSING:
-            findings.append(usage_error(f"{name}.{field.name}", "not there", "add it"))
-            return None
-    return kind(**values)
-
-
-def _together(training: Training) -> Iterator[Finding]:
-    if training.min_learning_rate > training.learning_rate:
-        words = f"{training.min_learning_rate}, above the learning rate {training.learning_rate}"
-        yield usage_error("training.min_learning_rate", words, "lower it")
-    if training.warmup_iters > training.max_steps:
-        words = f"{training.warmup_iters}, and the run has {training.max_steps} steps"
-        yield usage_error("training.warmup_iters", words, "lower it, or raise max_steps")
+def mistakes(problem: ValidationError, known: Collection[str], prefix: str) -> Iterator[Finding]:
+    """Say what pydantic found, with places below a prefix; `known` are keys that could be meant."""
+    for each in problem.errors(include_url=False):
+        place = f"{prefix}{'.'.join(map(str, each['loc']))}" or "the configuration"
+        said = each["msg"].removeprefix("Value error, ")
+        match each["type"]:
+            case "extra_forbidden" | "unexpected_keyword_argument":
+                near = difflib.get_close_matches(str(each["loc"][-1]), known, n=1)
+                remedy = f"did you mean {near[0]!r}?" if near else "remove it"
+                yield usage_error(place, "unknown key", remedy)
+            case "missing":
+                yield usage_error(place, "not there", "add it")
+            case "value_error" if isinstance(each["input"], dict):
+                yield usage_error(place, said, "correct one of them")
+            case _:
+                yield usage_error(place, repr(each["input"])[:80], f"{said[:1].lower()}{said[1:]}")

@@ -14,10 +14,16 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from megatron_eks.catalog.models import ModelShape
 from megatron_eks.programs import program
-from megatron_eks.programs.checkpoint.copies import Copies
 from megatron_eks.programs.printable import guarded
-from megatron_eks.programs.program import EXIT_CHECK_FAILED, EXIT_INTERRUPTED, Report, error
+from megatron_eks.programs.program import (
+    EXIT_CHECK_FAILED,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    Report,
+    error,
+)
 from megatron_eks.programs.start import companions, guard, profiler
 from megatron_eks.programs.trainer.batches import Batches, open_samples
 from megatron_eks.programs.trainer.checkpoint import Checkpointer, LostCheckpointsError
@@ -26,7 +32,7 @@ from megatron_eks.programs.trainer.loop import Loop, NotFiniteError
 from megatron_eks.programs.trainer.metrics import Metrics
 from megatron_eks.programs.trainer.model import Decoder
 from megatron_eks.programs.trainer.parallel import Parallel, Weights, attention, compile_layers
-from megatron_eks.programs.trainer.shape import Model, read_model
+from megatron_eks.programs.trainer.shape import read_model
 from megatron_eks.programs.trainer.start import check_all
 from megatron_eks.programs.trainer.tracking import NAMES, Trackers, check_packages
 from megatron_eks.programs.trainer.weights import check_pretrained, initialize, load_pretrained
@@ -40,27 +46,25 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
     """Check, train and sum up; return the exit code."""
     profiler.begin_under_nsys(os.environ)
     options = _parser(description).parse_args(argv)
-    if "RANK" not in os.environ:
-        # Started without torchrun: one process, on a port of its own choice.
-        os.environ.update(_ALONE, MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+    _be_alone_without_torchrun()
     report = Report()
     config = read_config(options.config, report.findings)
     if config is None:
         return _refuse(program, report)
     saves = config.checkpoint
     based = saves.pretrained is not None
-    model = read_model(config.model, base_weights=based, findings=report.findings)
+    shape = read_model(config.model, base_weights=based, findings=report.findings)
     report.collect(guard.start(options, os.environ, config.timeout_minutes))
-    if model is None:
+    if shape is None:
         return _refuse(program, report)
-    report.collect(check_all(config, model, options.device))
+    report.collect(check_all(config, shape, options.device))
     if os.environ["RANK"] == "0":
         report.collect(check_packages(options.track))
         report.collect(companions.check_copies(Path(saves.directory), saves.s3_uri))
     with torch.device("meta"):
-        decoder = Decoder(model.shape, recompute=config.training.activation_checkpointing)
+        decoder = Decoder(shape, recompute=config.training.activation_checkpointing)
     if saves.pretrained is not None:
-        report.collect(check_pretrained(decoder, model.shape, Path(saves.pretrained)))
+        report.collect(check_pretrained(decoder, shape, Path(saves.pretrained)))
     if report.exit_code:
         return _refuse(program, report)
     beside = companions.Beside()
@@ -69,13 +73,16 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
         beside = companions.start(*wishes, "", report)
     if os.environ["LOCAL_RANK"] == "0":
         report.write_findings()
-    rank = _Rank(program, config, model, options)
-    code = rank.train(decoder, layout)
+    code, summary = _Rank(program, config, shape, options).train(decoder, layout)
     # Groups that live on in the model's tensors go with Python itself otherwise: a thread of theirs
     # that then wants Python ends a rank that is done by SIGABRT, and its gang begins again.
     del decoder
     gc.collect()
-    rank.sum_up(beside.finish() if code == 0 else None)
+    copies = beside.finish() if code == 0 else None
+    if summary:
+        told = {} if copies is None else {"copies": asdict(copies)}
+        sys.stdout.write(json.dumps({**summary, **told}) + "\n")
+        sys.stdout.flush()
     return code
 
 
@@ -83,11 +90,9 @@ class _Rank:
     """One process among the others."""
 
     def __init__(
-        self, program: str, config: Config, model: Model, options: argparse.Namespace
+        self, program: str, config: Config, shape: ModelShape, options: argparse.Namespace
     ) -> None:
-        self.program, self.config, self.model, self.options = program, config, model, options
-        self.summary: dict[str, object] = {}
-        """What the first rank's JSON line says of a training that came to its end."""
+        self.program, self.config, self.shape, self.options = program, config, shape, options
         self.rank = int(os.environ["RANK"])
         self.ranks = int(os.environ["WORLD_SIZE"])
         local = int(os.environ["LOCAL_RANK"])
@@ -95,8 +100,8 @@ class _Rank:
         self.device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
         self._start_group(timedelta(minutes=config.timeout_minutes))
 
-    def train(self, decoder: Decoder, layout: Layout) -> int:
-        """Train, and end together with the other ranks."""
+    def train(self, decoder: Decoder, layout: Layout) -> tuple[int, dict[str, object]]:
+        """Train, and end together with the other ranks; return what the first one's line says."""
         try:
             with attention():
                 status, summary = self._train(decoder, layout)
@@ -104,30 +109,17 @@ class _Rank:
             if self.rank == 0:
                 self._say_error(str(problem))
             dist.barrier()
-            return EXIT_CHECK_FAILED
-        except ValueError as problem:
+            return EXIT_CHECK_FAILED, {}
+        except (ValueError, OSError) as problem:
             # All ranks may see it or this one alone, so nobody is waited for.
             self._say_error(str(problem))
-            return EXIT_CHECK_FAILED
-        except OSError as problem:
-            self._say_error(str(problem))
-            return 1
-        if self.rank == 0:
-            self.summary = {**summary, "status": status}
+            return EXIT_CHECK_FAILED if isinstance(problem, ValueError) else EXIT_FAILED, {}
         dist.destroy_process_group()
-        return 0 if status == "finished" else EXIT_INTERRUPTED
-
-    def sum_up(self, copies: Copies | None) -> None:
-        """Write the first rank's JSON line."""
-        if copies is not None:
-            self.summary["copies"] = asdict(copies)
-        if self.summary:
-            sys.stdout.write(json.dumps(self.summary) + "\n")
-            sys.stdout.flush()
+        code = 0 if status == "finished" else EXIT_INTERRUPTED
+        return code, {**summary, "status": status} if self.rank == 0 else {}
 
     def _train(self, decoder: Decoder, layout: Layout) -> tuple[str, dict[str, object]]:
-        config, training = self.config, self.config.training
-        shape = self.model.shape
+        config, training, shape = self.config, self.config.training, self.shape
         compile_layers(decoder, self.options.compile, self.device.type)
         parallel = layout(decoder, self.device, training.sharding, self._first_weights)
         optimizer = make_optimizer(parallel.model, training, self.device)
@@ -174,10 +166,10 @@ class _Rank:
         return status, {"program": self.program, "resumed_from": start, **loop.last}
 
     def _first_weights(self, model: torch.nn.Module) -> None:
-        if self.model.pretrained and self.config.checkpoint.pretrained is not None:
+        if self.config.checkpoint.pretrained is not None:
             load_pretrained(model, Path(self.config.checkpoint.pretrained))
         else:
-            initialize(model, self.model.shape, self.config.training.seed)
+            initialize(model, self.shape, self.config.training.seed)
 
     def _start_group(self, timeout: timedelta) -> None:
         if self.device.type == "cuda":
@@ -194,6 +186,12 @@ class _Rank:
         report.write_findings()
         if self.rank == 0:
             report.write_summary({"program": self.program, "status": "failed"})
+
+
+def _be_alone_without_torchrun() -> None:
+    if "RANK" not in os.environ:
+        # One process, on a port of its own choice.
+        os.environ.update(_ALONE, MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
 
 
 def _refuse(program: str, report: Report) -> int:

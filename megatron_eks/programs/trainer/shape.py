@@ -1,43 +1,34 @@
 """The `model` block of a configuration, resolved to one architecture and counted."""
 
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any
+
+from pydantic import ConfigDict, ValidationError
+from pydantic.dataclasses import dataclass
 
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.programs.program import Finding, usage_error
-from megatron_eks.programs.trainer.values import (
-    Check,
-    checks_of,
-    choice,
-    fraction,
-    optional,
-    read,
-    whole,
-)
+from megatron_eks.programs.trainer.config import Fraction, Positive, mistakes
 
-_DROPOUTS = ("attention_dropout", "hidden_dropout")
-_NAMES = (
+_KNOWN = {
     *("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups"),
     *("kv_channels", "vocab_size", "max_position_embeddings", "normalization", "norm_epsilon"),
     *("swiglu", "add_bias_linear", "untie_embeddings_and_output_weights"),
-    *("position_embedding_type", "rotary_base", "init_method_std", *_DROPOUTS),
-)
-_OF_SHAPES: dict[str, Check] = checks_of(ModelShape) | dict.fromkeys(_DROPOUTS, fraction)
-_CHECKS = {name: optional(_OF_SHAPES[name]) for name in _NAMES} | {
-    "preset": optional(choice(*sorted(PRESETS))),
-    "init": optional(choice("config", "pretrained")),
-    "num_experts": optional(whole(0)),
-    "moe_router_topk": optional(whole(0)),
+    *("position_embedding_type", "rotary_base", "rope_scaling", "init_method_std"),
+    *("attention_dropout", "hidden_dropout"),
 }
+"""What this program's model has; a shape in which more is set is another program's."""
 
 
-@dataclass(frozen=True)
-class Model:
-    """An architecture, and where its first weights come from."""
+@dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
+class _Shape(ModelShape):
+    """A shape as it stands in a file."""
 
-    shape: ModelShape
-    pretrained: bool
+    norm_epsilon: Positive = ModelShape.norm_epsilon
+    init_method_std: Positive = ModelShape.init_method_std
+    attention_dropout: Fraction = ModelShape.attention_dropout
+    hidden_dropout: Fraction = ModelShape.hidden_dropout
 
 
 def matrix_parameters(shape: ModelShape) -> int:
@@ -59,56 +50,43 @@ def flops_per_token(shape: ModelShape, sequence_length: int) -> float:
 
 
 def read_model(
-    model: str | Mapping[str, Any], *, base_weights: bool, findings: list[Finding]
-) -> Model | None:
-    """Resolve a preset's name, a preset with changes, or a whole mapping; None on findings.
-
-    `base_weights` says whether the configuration names some; without `init` that decides.
-    """
-    if isinstance(model, str):
-        model = {"preset": model}
-    read_all = read(model, _CHECKS, "model.", findings)
-    values = {key: value for key, value in read_all.items() if value is not None}
-    preset = PRESETS.get(values.get("preset", ""))
-    if values.get("num_experts", preset and preset.num_experts):
-        found = "mixtures of experts are not supported by this program"
-        findings.append(usage_error("model.num_experts", found, "use kind: megatron"))
-    init = values.get("init")
-    if base_weights != (init == "pretrained") and init is not None:
-        found = f"init: {init}, and checkpoint.pretrained is {'' if base_weights else 'not '}there"
-        remedy = "remove checkpoint.pretrained" if base_weights else "add checkpoint.pretrained"
-        findings.append(usage_error("model.init", found, remedy))
-    if findings:
-        return None
-    shape = _complete(preset, values, findings)
-    if shape is None:
-        return None
-    findings.extend(_together(shape))
-    return None if findings else Model(shape, base_weights)
-
-
-def _complete(
-    preset: ModelShape | None, values: dict[str, Any], findings: list[Finding]
+    model: Mapping[str, Any], *, base_weights: bool, findings: list[Finding]
 ) -> ModelShape | None:
-    """Lay what is given over the preset, and see that nothing is missing."""
-    found = {key: value for key, value in values.items() if key in _NAMES}
-    if preset is not None:
-        return replace(preset, **found)
-    required = [field.name for field in fields(ModelShape) if field.default is MISSING]
-    missing = [name for name in required if name not in found]
-    if missing:
-        words = f"without preset, {', '.join(missing)} are missing"
-        findings.append(usage_error("model", words, "add them, or name a preset"))
+    """Lay what is given over the preset that is named, if one is; None on findings.
+
+    `base_weights` says whether the configuration names some; `init` must not contradict it.
+    """
+    given = {key: value for key, value in model.items() if value is not None}
+    preset, init = given.pop("preset", None), given.pop("init", None)
+    if preset is not None and preset not in PRESETS:
+        findings.append(usage_error("model.preset", repr(preset), f"use {', '.join(PRESETS)}"))
         return None
-    return ModelShape(**found)
+    right, other = ("pretrained", "remove") if base_weights else ("config", "add")
+    if init not in {None, right}:
+        found = f"{init!r}, and checkpoint.pretrained is {'' if base_weights else 'not '}there"
+        remedy = f"use {right}, or {other} checkpoint.pretrained"
+        findings.append(usage_error("model.init", found, remedy))
+    try:
+        shape = _Shape(**{**(vars(PRESETS[preset]) if preset else {}), **given})
+    except ValidationError as problem:
+        findings.extend(mistakes(problem, _KNOWN, "model."))
+    else:
+        findings.extend(_judge(shape))
+    return None if findings else shape
 
 
-def _together(shape: ModelShape) -> list[Finding]:
-    found = []
-    if shape.num_attention_heads % shape.num_query_groups:
+def _judge(shape: ModelShape) -> Iterator[Finding]:
+    for field in fields(shape):
+        place, value = f"model.{field.name}", getattr(shape, field.name)
+        if field.name not in _KNOWN:
+            if value not in (field.default, 0, None):
+                found = f"{value!r} is not supported by this program"
+                yield usage_error(place, found, "use kind: megatron")
+        elif isinstance(value, int) and not isinstance(value, bool) and value <= 0:
+            yield usage_error(place, repr(value), "use a number above 0")
+    if shape.num_attention_heads % max(1, shape.num_query_groups):
         words = f"{shape.num_query_groups} does not divide {shape.num_attention_heads} heads"
-        found.append(usage_error("model.num_query_groups", words, "use a divisor"))
+        yield usage_error("model.num_query_groups", words, "use a divisor")
     if shape.position_embedding_type == "rope" and shape.kv_channels % 2:
         words = f"{shape.kv_channels} is odd, and rotary embeddings turn pairs"
-        found.append(usage_error("model.kv_channels", words, "use an even number"))
-    return found
+        yield usage_error("model.kv_channels", words, "use an even number")

@@ -1,11 +1,11 @@
 """A Hugging Face tokenizer, from a directory or by name, and the token that ends a document."""
 
-import json
 from pathlib import Path
-from typing import Any
 
-_FILE = "tokenizer.json"
-_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json")
+from megatron_eks.programs.prepare import tokenizer
+from megatron_eks.programs.prepare.job import PrepareError
+
+_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
 class BadTokenizerError(ValueError):
@@ -20,50 +20,33 @@ class Tokenizer:
 
         Raises BadTokenizerError if it is not there, not readable, or has no end of document.
         """
-        from tokenizers import Tokenizer as Rust  # noqa: PLC0415 -- indexed data does without it
-
-        path = _find(name, _FILE)
-        if path is None:
-            raise BadTokenizerError(f"{name}: no {_FILE} - download the tokenizer once")
         try:
-            self._rust: Any = Rust.from_file(str(path))
-        except Exception as problem:  # the Rust library has no exceptions of its own
-            raise BadTokenizerError(f"{path}: {problem} - download it again") from problem
-        self.vocabulary: int = max(self._rust.get_vocab(with_added_tokens=True).values()) + 1
-        self.end: int = self._find_end(name)
+            loaded = tokenizer.load(_directory(name), "tokenizers")
+        except PrepareError as problem:
+            said = problem.finding
+            raise BadTokenizerError(f"{said.subject}: {said.found} - {said.remedy}") from problem
+        if loaded.eod is None:
+            raise BadTokenizerError(
+                f"{name}: no end of document - set eos_token in tokenizer_config.json"
+            )
+        self.end = loaded.eod.id
+        self._library = loaded.reference.library
+        self.vocabulary: int = max(self._library.get_vocab(with_added_tokens=True).values()) + 1
 
     def encode(self, text: str) -> list[int]:
         """Return a document's tokens; none at all for an empty text."""
         if not text:
             return []
-        return [*self._rust.encode(text, add_special_tokens=False).ids, self.end]
-
-    def _find_end(self, name: str) -> int:
-        for file in _SETTINGS:
-            path = _find(name, file)
-            value = json.loads(path.read_text()).get("eos_token") if path else None
-            content = value.get("content") if isinstance(value, dict) else value
-            number = self._rust.token_to_id(content) if content else None
-            if number is not None:
-                return int(number)
-        raise BadTokenizerError(
-            f"{name}: no end of document - set eos_token in tokenizer_config.json"
-        )
+        return [*self._library.encode(text, add_special_tokens=False).ids, self.end]
 
 
-def _find(name: str, file: str) -> Path | None:
-    if Path(name).is_dir():
-        path = Path(name) / file
-        return path if path.is_file() else None
-    if Path(name).is_absolute():
-        return None
-    from huggingface_hub import hf_hub_download  # noqa: PLC0415 -- only a name needs the network
-    from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415 -- likewise
+def _directory(name: str) -> Path:
+    if Path(name).is_dir() or Path(name).is_absolute():
+        return Path(name)
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 -- only a name needs the network
 
     try:
-        return Path(hf_hub_download(name, file))
-    except EntryNotFoundError:
-        return None
+        return Path(snapshot_download(name, allow_patterns=_FILES))
     except Exception as problem:
         raise BadTokenizerError(
             f"{name}: {problem} - put the tokenizer on the shared file system and name its folder"
