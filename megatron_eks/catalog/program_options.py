@@ -21,7 +21,7 @@ PROGRAM_OPTIONS = {
     "efa_check": "--expect=! --root=",
     "fetch": "--model= --tokenizer= --s3-uri= --directory=! --token-file=",
     "prepare_data": "--input=! --output-prefix=! --tokenizer=! --json-key= --append-eod "
-    "--add-bos --on-bad-line= --max-line-mib= --workers= --backend= --resume --commit-seconds= "
+    "--add-bos --on-bad-line= --workers= --backend= --resume --commit-seconds= "
     "--shards= --shard-index= --verify=",
     "storage_bench": "--directory=! --size-gib= --processes= --pass-mb-s=",
     "torchrun_node": "--code= --directory= --checkpoints= --complete-marker= --keep-last= "

@@ -26,11 +26,10 @@ from pathlib import Path
 from types import FrameType
 
 from megatron_eks.programs import program
-from megatron_eks.programs.prepare.job import MIB, Options, Shard, usage
+from megatron_eks.programs.prepare.job import Options, Shard, usage
 from megatron_eks.programs.program import Report, StopError
 
 _COMMIT_SECONDS = 30.0
-_LINE_MIB = 64
 _POSITIVE = program.at_least(1)
 
 
@@ -94,8 +93,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--add-bos", action="store_true", help=f"{what}with a tokenizer that is set up for it")
     what = "what to do with a line that gives no document; skipped ones are listed"
     add("--on-bad-line", choices=("fail", "skip"), default="fail", help=what)
-    what = "longer lines are bad; bounds the memory (default %(default)s)"
-    add("--max-line-mib", type=_POSITIVE, default=_LINE_MIB, metavar="N", help=what)
     add = found.add_argument_group("work").add_argument
     cores, what = len(os.sched_getaffinity(0)), "processes that tokenize (default %(default)s)"
     add("--workers", type=_POSITIVE, default=cores, metavar="N", help=what)
@@ -125,7 +122,6 @@ def _options(words: argparse.Namespace, environment: Mapping[str, str]) -> Optio
         **given,
         inputs=tuple(words.input),
         json_keys=keys,
-        max_line_bytes=words.max_line_mib * MIB,
         shard=_shard(words, environment),
     )
 

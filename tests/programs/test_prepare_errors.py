@@ -90,19 +90,6 @@ def test_bad_lines_fail_by_default(tmp_path, bad, tokenizer):
     assert (done.summary["documents"], done.summary["skipped"]) == (0, [])
 
 
-def test_line_above_the_limit(tmp_path, tokenizer):
-    """A line too long for the memory is a bad line, wherever its end is."""
-    path = tmp_path / "a.jsonl"
-    line = json.dumps({"text": "long " * 2_000_000}).encode() + b"\n"
-    path.write_bytes(b'{"text": "a"}\n' + line + b'{"text": "b"}\n' + line.strip())
-    rest = ("--input", path, "--output-prefix", tmp_path / "out", "--tokenizer", tokenizer)
-    done = run(*rest, "--max-line-mib", 8, "--on-bad-line", "skip")
-    assert done.summary["documents"] == 2
-    assert [skipped["line"] for skipped in done.summary["skipped"]] == [2, 4]
-    assert "--max-line-mib allows longer ones" in done.summary["skipped"][0]["reason"]
-    assert run(*rest, "--max-line-mib", 10).summary["documents"] == 4
-
-
 CUT = """
 import gzip, sys, zstandard
 from pathlib import Path

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from megatron_eks.programs.prepare import reader as prepare_blocks
 from megatron_eks.programs.prepare.inputs import LocalFile
-from megatron_eks.programs.prepare.job import Shard
+from megatron_eks.programs.prepare.job import PrepareError, Shard
 from megatron_eks.programs.prepare.reader import blocks, count_lines, spans
 from megatron_eks.programs.prepare.text import read
 
-MIB = 1 << 20
 PATIENT = settings(deadline=None)
 # Few bytes of many line ends: every border between two of them comes up.
 LINES = st.binary(max_size=60).map(lambda raw: bytes(b"\r\n\nab\r{}"[byte % 8] for byte in raw))
@@ -31,30 +30,24 @@ def test_blocks_are_whole_lines(data, chunk, block):
     chunks = [data[place : place + chunk] for place in range(0, len(data), chunk)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prepare_blocks, "BLOCK_BYTES", block)
-        found = [item.data or b"" for item in blocks(chunks, 0, MIB)]
+        starts, found = [], []
+        for start, lines in blocks(chunks, 0, "x"):
+            starts.append(start)
+            found.append(lines)
+    assert starts == [len(b"".join(found[:place])) for place in range(len(found))]
     assert b"".join(found) == data
     assert [line for item in found for line in item.splitlines()] == text_lines(data)
 
 
-@PATIENT
-@given(data=LINES, chunk=st.integers(1, 9), block=st.integers(1, 5), longest=st.integers(5, 12))
-def test_long_lines_are_told_and_skipped(data, chunk, block, longest):
-    """A line above the limit is one block without bytes, or left to the reader that refuses it."""
-    chunks = [data[place : place + chunk] for place in range(0, len(data), chunk)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prepare_blocks, "BLOCK_BYTES", block)
-        found = list(blocks(chunks, 0, longest))
-    place = 0
-    lines = []
-    for item in found:
-        assert item.start == place
-        part = data[place : place + item.size]
-        place += item.size
-        assert item.data in (None, part)
-        assert item.data is not None or len(text_lines(part)) == 1
-        assert item.data is not None or len(text_lines(part)[0]) > longest
-        lines += text_lines(part)
-    assert (place, lines) == (len(data), text_lines(data))
+@pytest.mark.parametrize("line", [b"a" * 9, b"a" * 8 + b"\n"])
+def test_line_above_the_limit_ends_the_reading(monkeypatch, line):
+    """Of a file without lines the memory would run full; the place is told."""
+    monkeypatch.setattr(prepare_blocks, "BLOCK_BYTES", 2)
+    monkeypatch.setattr(prepare_blocks, "LONGEST_LINE", 7)
+    bytes_of = [bytes([each]) for each in b"ab\n" + line]
+    with pytest.raises(PrepareError) as raised:
+        list(blocks(bytes_of, 0, "a.jsonl"))
+    assert "the line that begins at byte 3 has more than 7" in raised.value.finding.found
 
 
 @PATIENT
@@ -106,13 +99,11 @@ def test_shards_share_the_lines(tmp_path_factory, parts, count):
         (b'{"text": {"a": 1}}', "'text' is an object, not a text"),
         (b'{"text": ["a", 1]}', "'text' holds a number among its texts"),
         (b'{"x": ' + b"[" * 9000 + b"]" * 9000 + b', "text": "a"}', "nested too deeply"),
-        (b'{"text": "' + b"a" * 10000 + b'"}', "the line has 10012 bytes, more than 10000"),
     ],
 )
 def test_bad_line_has_its_reason(line, reason):
     """Each kind of bad line is told by its place and why; the lines around it are read."""
-    limit = 20000 if b"[[" in line else 10000
-    texts = read(b'{"text": "before"}\n' + line + b'\n{"text": "after"}\n', ["text"], limit)
+    texts = read(b'{"text": "before"}\n' + line + b'\n{"text": "after"}\n', ["text"])
     assert (texts.lines, texts.documents) == (3, [["before", "after"]])
     ((place, found),) = texts.bad
     assert place == 1
@@ -123,6 +114,6 @@ def test_line_without_one_of_its_keys_is_bad_for_all():
     """Data sets of several keys keep the same documents."""
     rows = [{"a": "1", "b": "2"}, {"a": "3"}, {"b": "4", "a": ["5", "6"]}]
     data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-    texts = read(data, ["a", "b"], MIB)
+    texts = read(data, ["a", "b"])
     assert texts.documents == [["1", ["5", "6"]], ["2", "4"]]
     assert texts.bad == [(1, "no key 'b'")]

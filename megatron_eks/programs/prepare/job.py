@@ -10,7 +10,6 @@ from typing import Literal
 from megatron_eks.programs import program
 from megatron_eks.programs.program import Finding, StopError
 
-MIB = 1 << 20
 SHOWN_LINES = 1000
 """Skipped lines that the summary names; a file holds them all."""
 
@@ -67,7 +66,6 @@ class Options:
     on_bad_line: Literal["fail", "skip"]
     backend: Literal["auto", "tokenizers"]
     workers: int
-    max_line_bytes: int
     commit_seconds: float
     resume: bool
     shard: Shard | None

@@ -15,15 +15,13 @@ from typing import IO, Any
 import numpy as np
 
 from megatron_eks.programs.checkpoint import manifests
+from megatron_eks.programs.prepare.index import ROWS, Array, Index, parts, running_sums
 from megatron_eks.programs.prepare.indexed_data import HEADER, MAGIC, TYPES, VERSION
 from megatron_eks.programs.prepare.job import BadLine, document_prefix, failure, file_sha256, usage
 from megatron_eks.programs.prepare.worker import Part
 
 STATE = "state.json"
 SKIPPED = "skipped.jsonl"
-ROWS = 1 << 20
-"""Entries of an index that are in memory at once."""
-
 _COPY_BYTES = 4 << 20
 
 
@@ -130,8 +128,11 @@ class Store:
                 while data := tokens.read(_COPY_BYTES):
                     self._files[f"{key}.bin"].write(data)
                     self._sums[f"{key}.bin"].update(data)
-            for name, rows in read_index(f"{document}.idx"):
-                self._files[f"{key}.{name}"].write(rows.astype("<i4").tobytes())
+            index = Index(document)
+            for lengths in parts(index.lengths):
+                self._files[f"{key}.lengths"].write(lengths.tobytes())
+            for ends in parts(index.boundaries, shared=1):
+                self._files[f"{key}.counts"].write(np.diff(ends).astype("<i4").tobytes())
         skipped = Path(f"{prefix}.{SKIPPED}")
         if skipped.exists():
             self._files[SKIPPED].write(skipped.read_bytes())
@@ -215,39 +216,8 @@ class Store:
         self._files[name].flush()
         return self._files[name].tell()
 
-    def _rows(self, name: str) -> Iterator["np.ndarray[Any, Any]"]:
+    def _rows(self, name: str) -> Iterator[Array]:
         self._files[name].flush()
         with (self.directory / name).open("rb") as file:
             while data := file.read(4 * ROWS):
                 yield np.frombuffer(data, "<i4")
-
-
-def read_index(path: str) -> Iterator[tuple[str, "np.ndarray[Any, Any]"]]:
-    """Yield what an index was written from, rows at a time: `lengths`, then `counts`."""
-    with Path(path).open("rb") as index:
-        *_, sequences, boundaries = HEADER.unpack(index.read(HEADER.size))
-        for place in range(0, sequences, ROWS):
-            rows = index.read(4 * min(ROWS, sequences - place))
-            yield "lengths", np.frombuffer(rows, "<i4")
-        index.seek(HEADER.size + 12 * sequences)
-        last = np.frombuffer(index.read(8), "<i8")
-        for place in range(1, boundaries, ROWS):
-            rows = index.read(8 * min(ROWS, boundaries - place))
-            ends = np.concatenate([last, np.frombuffer(rows, "<i8")])
-            yield "counts", np.diff(ends)
-            last = ends[-1:]
-
-
-def running_sums(
-    rows: Iterator["np.ndarray[Any, Any]"], factor: int
-) -> Iterator["np.ndarray[Any, Any]"]:
-    """Yield the sums before each entry and, last, after the last one; rows at a time."""
-    total = 0
-    for row in rows:
-        sums = np.empty(len(row) + 1, "<i8")
-        sums[0] = total
-        np.cumsum(row, dtype="<i8", out=sums[1:])
-        sums[1:] *= factor
-        sums[1:] += total
-        total = int(sums[-1])
-        yield sums

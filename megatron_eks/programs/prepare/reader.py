@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from megatron_eks.programs.prepare.inputs import LocalFile, Source, compression, unpacked
 from megatron_eks.programs.prepare.job import Shard, failure
@@ -10,19 +10,14 @@ from megatron_eks.programs.prepare.job import Shard, failure
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines of one input; or one line that is too long, without its bytes."""
+    """Whole lines of one input."""
 
     start: int
     """Offset in the input, before packing."""
     size: int
-    data: bytes | None = None
-    path: str | None = None
-    """A plain local file that the worker reads by itself."""
-
-    @property
-    def too_long(self) -> bool:
-        """Whether it is one line that nobody reads."""
-        return self.data is None and self.path is None
+    data: bytes | None
+    """None: a worker reads them by itself, from a plain local file."""
+    name: str
 
 
 @dataclass(frozen=True)
@@ -71,11 +66,10 @@ def spans(sources: Sequence[Source], packing: Sequence[str | None], shard: Shard
 class Reader:
     """The spans of one process, cut into blocks."""
 
-    def __init__(self, sources: Sequence[Source], shard: Shard | None, max_line_bytes: int) -> None:
+    def __init__(self, sources: Sequence[Source], shard: Shard | None) -> None:
         self.sources = sources
         self.packing = [compression(source) for source in sources]
         self.spans = spans(sources, self.packing, shard or Shard(0, 1))
-        self._max_line_bytes = max_line_bytes
 
     @property
     def size(self) -> int:
@@ -114,54 +108,42 @@ class Reader:
         chunks = counted(source.raw(offset if packing is None else 0, span.end))
         if packing is not None:
             chunks = unpacked(source, packing, chunks, offset)
-        path = source.name if isinstance(source, LocalFile) and packing is None else None
-        for block in blocks(chunks, offset, self._max_line_bytes):
-            if path is not None and not block.too_long:
-                # A worker reads it once more, which is cheaper than to send it there.
-                block = replace(block, data=None, path=path)  # noqa: PLW2901 -- the same block
-            yield Task(number, block, done)
+        # A worker reads those of a file once more, which is cheaper than to send them there.
+        is_plain = isinstance(source, LocalFile) and packing is None
+        for start, data in blocks(chunks, offset, source.name):
+            yield Task(
+                number, Block(start, len(data), None if is_plain else data, source.name), done
+            )
         if isinstance(source, LocalFile) and LocalFile.at(source.name) != source:
             raise failure(source.name, "it was changed while it was read", "start again")
 
 
 BLOCK_BYTES = 4 << 20
+LONGEST_LINE = 64 << 20
+"""Bytes; of longer ones, or of a file that has no lines, the memory would run full."""
 
 # A \r that is the last byte at hand may be half of \r\n.
 _LINE_END = re.compile(rb"\r?\n|\r(?!\n|\Z)")
 
 
-def blocks(chunks: Iterable[bytes], start: int, max_line_bytes: int) -> Iterator[Block]:
-    """Cut a stream that begins at a line's start; holds one line or block at a time."""
+def blocks(chunks: Iterable[bytes], start: int, name: str) -> Iterator[tuple[int, bytes]]:
+    """Cut a stream that begins at a line's start; yield where whole lines begin, and them."""
     pending = bytearray()
-    skipped = 0
     for chunk in chunks:
         pending += chunk
-        if skipped:
-            end = _LINE_END.search(pending)
-            # The last byte stays: it may be half of a line end.
-            drop = end.end() if end else max(0, len(pending) - 1)
-            skipped += drop
-            del pending[:drop]
-            if end is None:
-                continue
-            yield Block(start, skipped)
-            start += skipped
-            skipped = 0
-        if len(pending) >= BLOCK_BYTES:
-            cut = _last_line_end(pending)
-            if cut:
-                with memoryview(pending) as view:
-                    data = bytes(view[:cut])
-                yield Block(start, cut, data)
-                start += cut
-                del pending[:cut]
-            elif len(pending) > max_line_bytes + 1:
-                skipped = len(pending) - 1
-                del pending[:-1]
-    if skipped:
-        yield Block(start, skipped + len(pending))
-    elif pending:
-        yield Block(start, len(pending), bytes(pending))
+        if len(pending) < BLOCK_BYTES:
+            continue
+        if cut := _last_line_end(pending):
+            with memoryview(pending) as view:
+                data = bytes(view[:cut])
+            yield start, data
+            start += cut
+            del pending[:cut]
+        elif len(pending) > LONGEST_LINE:
+            found = f"the line that begins at byte {start} has more than {LONGEST_LINE} bytes"
+            raise failure(name, found, "write one document a line; split or remove this one")
+    if pending:
+        yield start, bytes(pending)
 
 
 def line_start(source: Source, offset: int) -> int:

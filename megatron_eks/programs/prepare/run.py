@@ -80,7 +80,7 @@ class Run:
             self._work(pool, progress)
         except BrokenProcessPool as problem:
             found = "ended by itself; the system may have run out of memory"
-            remedy = "take fewer --workers or a smaller --max-line-mib, and continue with --resume"
+            remedy = "take fewer --workers, and continue with --resume"
             raise failure("a worker", found, remedy) from problem
         finally:
             pool.shutdown(wait=True, cancel_futures=True)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from megatron_eks.programs.prepare.inputs import Source
 from megatron_eks.programs.prepare.job import SHOWN_LINES, Options, document_prefix
 from megatron_eks.programs.prepare.output import SKIPPED, read_json
-from megatron_eks.programs.prepare.reader import Reader
+from megatron_eks.programs.prepare.reader import LONGEST_LINE, Reader
 from megatron_eks.programs.prepare.run import Counts
 from megatron_eks.programs.prepare.tokenizer import Tokenizer
 
@@ -33,7 +33,7 @@ def recipe(options: Options, sources: Sequence[Source], tokenizer: Tokenizer) ->
         "json_keys": list(options.json_keys),
         "bos": asdict(tokenizer.bos) if options.add_bos and tokenizer.bos else None,
         "eod": asdict(tokenizer.eod) if options.append_eod and tokenizer.eod else None,
-        "max_line_bytes": options.max_line_bytes,
+        "max_line_bytes": LONGEST_LINE,
     }
 
 

@@ -62,7 +62,7 @@ class Steps:
             if state is not None and state.get("publishing"):
                 store.finish()
             else:
-                reader = Reader(self._sources, options.shard, options.max_line_bytes)
+                reader = Reader(self._sources, options.shard)
                 self.run = Run(options, reader, self._tokenizer, recipe, store)
                 if state is not None:
                     self.run.restore(state)

@@ -36,13 +36,13 @@ class Texts:
     """Line in the block, and the reason."""
 
 
-def read(data: bytes, keys: Sequence[str], max_line_bytes: int) -> Texts:
+def read(data: bytes, keys: Sequence[str]) -> Texts:
     """Read the documents of a block; a line that lacks one key is bad for all."""
     lines = data.splitlines()
     texts = Texts(len(lines), [[] for _ in keys])
     for number, line in enumerate(lines):
         try:
-            found = _documents(line, keys, max_line_bytes)
+            found = _documents(line, keys)
         except _BadLineError as problem:
             texts.bad.append((number, str(problem)))
             continue
@@ -51,16 +51,7 @@ def read(data: bytes, keys: Sequence[str], max_line_bytes: int) -> Texts:
     return texts
 
 
-def too_long(size: int, max_line_bytes: int) -> str:
-    """Return the reason for a line that was not even read."""
-    return (
-        f"the line has {size} bytes, more than {max_line_bytes} (--max-line-mib allows longer ones)"
-    )
-
-
-def _documents(line: bytes, keys: Sequence[str], max_line_bytes: int) -> list[Document]:
-    if len(line) > max_line_bytes:
-        raise _BadLineError(too_long(len(line), max_line_bytes))
+def _documents(line: bytes, keys: Sequence[str]) -> list[Document]:
     try:
         content = _quick_loads(line)
     except ValueError:

@@ -4,58 +4,35 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from megatron_eks.programs.prepare.indexed_data import HEADER, TYPES, check_prefix
+from megatron_eks.programs.prepare.index import Index, parts, running_sums
+from megatron_eks.programs.prepare.indexed_data import check_prefix
 from megatron_eks.programs.prepare.job import file_sha256
-from megatron_eks.programs.prepare.output import ROWS, read_json, running_sums
+from megatron_eks.programs.prepare.output import read_json
 from megatron_eks.programs.program import Finding, error, usage_error, warning
 
 _AGAIN = "prepare the data set again"
 
 Facts = dict[str, object]
-Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
-class Index:
-    """An index and its tokens as the file system holds them, a part in memory at a time."""
-
-    def __init__(self, prefix: str) -> None:
-        path = Path(f"{prefix}.idx")
-        with path.open("rb") as file:
-            *_, code, sequences, boundaries = HEADER.unpack(file.read(HEADER.size))
-        self.documents: int = boundaries - 1
-        self.token_type = np.dtype(TYPES[code])
-        at = HEADER.size + 4 * sequences
-        self.lengths = np.memmap(path, "<i4", "r", HEADER.size, (sequences,))
-        self.pointers = np.memmap(path, "<i8", "r", at, (sequences,))
-        self.boundaries = np.memmap(path, "<i8", "r", at + 8 * sequences, (boundaries,))
-        tokens = Path(f"{prefix}.bin").stat().st_size // self.token_type.itemsize
-        self.tokens = np.memmap(f"{prefix}.bin", self.token_type, "r") if tokens else np.empty(0)
-
-    def rows(self, array: Array) -> Iterator[Array]:
-        """Yield an array in parts."""
-        for place in range(0, len(array), ROWS):
-            yield array[place : place + ROWS]
-
-    def check(self) -> str | None:
-        """Return what contradicts itself."""
-        sums = running_sums(self.rows(self.lengths), self.token_type.itemsize)
-        for lengths, pointers, expected in zip(
-            self.rows(self.lengths), self.rows(self.pointers), sums, strict=True
-        ):
-            if lengths.min() < 0:
-                return "a sequence has a negative length"
-            if not np.array_equal(pointers, expected[:-1]):
-                return "a sequence does not begin where the one before it ends"
-        last = 0
-        for boundaries in self.rows(self.boundaries):
-            if boundaries[0] < last or (np.diff(boundaries) < 0).any():
-                return "a document ends before it begins"
-            last = boundaries[-1]
-        return None
+def contradiction(index: Index) -> str | None:
+    """Return what in an index contradicts itself."""
+    sums = running_sums(parts(index.lengths), index.token_type.itemsize)
+    for lengths, pointers, expected in zip(
+        parts(index.lengths), parts(index.pointers), sums, strict=True
+    ):
+        if lengths.min() < 0:
+            return "a sequence has a negative length"
+        if not np.array_equal(pointers, expected[:-1]):
+            return "a sequence does not begin where the one before it ends"
+    for boundaries in parts(index.boundaries, shared=1):
+        if boundaries[0] < 0 or (np.diff(boundaries) < 0).any():
+            return "a document ends before it begins"
+    return None
 
 
 def check(prefix: str, tokenizer: Path | None, facts: Facts) -> Iterator[Finding]:
@@ -66,7 +43,7 @@ def check(prefix: str, tokenizer: Path | None, facts: Facts) -> Iterator[Finding
     if structure:
         return
     index = Index(prefix)
-    problem = index.check()
+    problem = contradiction(index)
     if problem:
         yield error(f"{prefix}.idx", problem, _AGAIN)
         return
@@ -78,8 +55,8 @@ def check(prefix: str, tokenizer: Path | None, facts: Facts) -> Iterator[Finding
         "sequences": len(index.lengths),
         "tokens": len(index.tokens),
         "token_type": index.token_type.name,
-        "smallest_token": min(int(row.min()) for row in index.rows(index.tokens)),
-        "largest_token": max(int(row.max()) for row in index.rows(index.tokens)),
+        "smallest_token": min(int(row.min()) for row in parts(index.tokens)),
+        "largest_token": max(int(row.max()) for row in parts(index.tokens)),
     }
     sidecar = read_json(Path(f"{prefix}.json"))
     if sidecar is None and Path(f"{prefix}.json").exists():

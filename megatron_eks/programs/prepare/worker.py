@@ -44,7 +44,7 @@ class Worker:
 
     def __init__(self, tokenizer: Tokenizer, options: Options) -> None:
         self._tokenizer = tokenizer
-        self._keys, self._max_line_bytes = options.json_keys, options.max_line_bytes
+        self._keys = options.json_keys
         bos, eod = options.add_bos, options.append_eod
         self._type = tokenizer.token_type
         self._bos = np.array([tokenizer.bos.id], np.uint32) if bos and tokenizer.bos else None
@@ -52,16 +52,13 @@ class Worker:
 
     def run(self, block: Block) -> Result:
         """Turn a block into what is appended to the files."""
-        if block.too_long:
-            reason = prepare_text.too_long(block.size, self._max_line_bytes)
-            return Result(1, [self._part([]) for _ in self._keys], [(0, reason)])
         data = block.data
         if data is None:
-            data = read_range(str(block.path), block.start, block.size)
+            data = read_range(block.name, block.start, block.size)
         if block.start == 0:
             # Editors on Windows begin files so; inside of a file it is a mistake.
             data = data.removeprefix(codecs.BOM_UTF8)
-        texts = prepare_text.read(data, self._keys, self._max_line_bytes)
+        texts = prepare_text.read(data, self._keys)
         del data
         return Result(texts.lines, [self._part(each) for each in texts.documents], texts.bad)
 

@@ -1,12 +1,10 @@
 """Samples from one of Megatron's indexed data sets: windows over its tokens, shuffled."""
 
-from pathlib import Path
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from megatron_eks.programs.prepare.indexed_data import HEADER, TYPES
+from megatron_eks.programs.prepare.index import Index
 from megatron_eks.programs.trainer.order import Shuffle
 
 # Of the windows, the last part is for validation.
@@ -17,9 +15,7 @@ class IndexedSamples:
     """Windows of sequence length + 1 tokens; neighbours share one, which is the label of one."""
 
     def __init__(self, prefix: str, length: int, seed: int) -> None:
-        with Path(f"{prefix}.idx").open("rb") as index:
-            *_, code, _, _ = HEADER.unpack(index.read(HEADER.size))
-        self._tokens = np.memmap(f"{prefix}.bin", dtype=TYPES[code], mode="r")
+        self._tokens = Index(prefix).tokens
         self._length = length
         self._seed = seed
         windows = (len(self._tokens) - 1) // length
