@@ -86,21 +86,22 @@ def joined(shards: Sequence[Sequence[Entry]]) -> list[Entry]:
     ]
 
 
-def read(prefix: str, keys: Sequence[str]) -> list[Entry] | None:
-    """Return the sidecars of all keys; None if one is not there."""
+def read(prefix: str, keys: Sequence[str]) -> list[Entry]:
+    """Return the sidecars of all keys; none if one of them is not there."""
     found = [read_json(Path(f"{document_prefix(prefix, key)}.json")) for key in keys]
     whole = [sidecar for sidecar in found if sidecar is not None]
-    return whole if len(whole) == len(found) else None
+    return whole if len(whole) == len(found) else []
 
 
 def are_whole(prefix: str, sidecars: Sequence[Entry]) -> bool:
-    """Tell whether the files beside the sidecars are there, by their sizes."""
-    for sidecar in sidecars:
-        for kind in ("bin", "idx"):
-            path = Path(f"{document_prefix(prefix, sidecar['json_key'])}.{kind}")
-            if not path.is_file() or path.stat().st_size != sidecar[kind]["bytes"]:
-                return False
-    return True
+    """Tell whether there are sidecars, and the files beside them, by their sizes."""
+    sizes = {
+        Path(f"{document_prefix(prefix, sidecar['json_key'])}.{kind}"): sidecar[kind]["bytes"]
+        for sidecar in sidecars
+        for kind in ("bin", "idx")
+    }
+    there = all(path.is_file() and path.stat().st_size == sizes[path] for path in sizes)
+    return bool(sizes) and there
 
 
 def summary(prefix: str, sidecars: Sequence[Entry]) -> dict[str, object]:

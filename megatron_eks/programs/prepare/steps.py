@@ -39,18 +39,16 @@ class Steps:
         self._check_tokens()
         self._sources = prepare_inputs.find(options.inputs)
         self._recipe = prepare_sidecar.recipe(options, self._sources, self._tokenizer)
-        whole = digest(self._recipe)
-        if options.resume and self._is_done(options.output_prefix, whole):
+        if options.resume and self._is_done(options.output_prefix, self._recipe_of(None)):
             self._summarise(options.output_prefix, already=True)
-        elif options.shard is None:
-            self._one(whole)
-        else:
-            own = self._recipe_of(options.shard)
-            if options.resume and self._is_done(options.prefix, own):
-                self._summarise(options.prefix, already=True)
-            else:
-                self._one(own)
-            self._join(whole)
+            return
+        shard, recipe = options.shard, self._recipe_of(options.shard)
+        already = bool(shard and options.resume and self._is_done(options.prefix, recipe))
+        if not already:
+            self._one(recipe)
+        self._summarise(options.prefix, already=already)
+        if shard is not None:
+            self._join()
 
     def _one(self, recipe: str) -> None:
         options = self._options
@@ -61,34 +59,27 @@ class Steps:
             state = store.load(recipe)
             if state is not None and state.get("publishing"):
                 store.finish()
-            else:
-                reader = Reader(self._sources, options.shard)
-                self.run = Run(options, reader, self._tokenizer, recipe, store)
-                if state is not None:
-                    self.run.restore(state)
-                self.run.run()
-                self._publish(reader, self.run, recipe)
-        self._summarise(options.prefix)
+                return
+            reader = Reader(self._sources, options.shard)
+            self.run = Run(options, reader, self._tokenizer, recipe, store)
+            if state is not None:
+                self.run.restore(state)
+            self.run.run()
+            keys = range(len(options.json_keys))
+            inputs = [prepare_sidecar.inputs(reader, self.run.counts, key) for key in keys]
+            self._publish(store, recipe, inputs, self.run.state())
 
-    def _publish(self, reader: Reader, run: Run, recipe: str) -> None:
-        state = run.state()
-        if self._options.shard is None and not any(count.documents for count in run.counts):
-            run.store.commit(state)
-            skipped = prepare_sidecar.skipped(f"{run.store.directory}/{SKIPPED}")
-            self._report.facts["skipped"] = skipped
-            raise self._nothing()
-        keys = range(len(self._options.json_keys))
-        inputs = [prepare_sidecar.inputs(reader, run.counts, key) for key in keys]
-        self._name(run.store, recipe, inputs, state)
-
-    def _nothing(self) -> PrepareError:
-        found, remedy = "the inputs hold no document", "correct --input or --json-key"
-        return failure(self._options.output_prefix, found, remedy)
-
-    def _name(
+    def _publish(
         self, store: Store, recipe: str, inputs: Sequence[list[Entry]], state: dict[str, object]
     ) -> None:
         """Write indexes and sidecars, and give all files their names; inputs are for each key."""
+        is_whole = store.prefix == self._options.output_prefix
+        if is_whole and not any(entry["documents"] for entry in inputs[0]):
+            store.commit(state)
+            skipped = prepare_sidecar.skipped(f"{store.directory}/{SKIPPED}")
+            self._report.facts["skipped"] = skipped
+            found, remedy = "the inputs hold no document", "correct --input or --json-key"
+            raise failure(store.prefix, found, remedy)
         sidecars = {}
         for key, entries in zip(self._options.json_keys, inputs, strict=True):
             files = store.write_index(key)
@@ -97,12 +88,12 @@ class Steps:
             )
         store.publish(state, sidecars)
 
-    def _join(self, whole: str) -> None:
+    def _join(self) -> None:
         """Join the shards if they are all there; a process that comes second finds it done."""
-        prefix = self._options.output_prefix
+        prefix, whole = self._options.output_prefix, self._recipe_of(None)
         store = self._store(prefix)
         shards = [Shard(index, self._options.shards) for index in range(self._options.shards)]
-        if all(map(self._has, shards)):
+        if all(_are_of(self._sidecars(self._prefix(e)), self._recipe_of(e)) for e in shards):
             # No block is at hand: a signal ends the wait at once.
             self.run = None
             with store.locked(wait=True):
@@ -116,37 +107,24 @@ class Steps:
         if self._is_there(prefix, whole):
             self._summarise(prefix)
 
-    def _recipe_of(self, shard: Shard) -> str:
-        return digest({**self._recipe, "shard": [shard.index, shard.count]})
-
-    def _has(self, shard: Shard) -> bool:
-        """Tell whether a shard was written, and belongs to this preparation."""
-        prefix, recipe = shard_prefix(self._options.output_prefix, shard), self._recipe_of(shard)
-        sidecars = prepare_sidecar.read(prefix, self._options.json_keys)
-        return sidecars is not None and all(sidecar["recipe"] == recipe for sidecar in sidecars)
-
     def _merge(self, store: Store, whole: str, shards: Sequence[Shard]) -> None:
         """Append shard to shard, so the bytes are those of a single process, and name the whole."""
         store.clear()
         store.open({})
         inputs: list[list[list[Entry]]] = []
-        for shard in shards:
-            prefix = shard_prefix(self._options.output_prefix, shard)
-            sidecars = prepare_sidecar.read(prefix, self._options.json_keys) or []
+        for prefix in map(self._prefix, shards):
+            sidecars = self._sidecars(prefix)
             if not prepare_sidecar.are_whole(prefix, sidecars):
                 found = "its files are not as long as its sidecar says"
                 raise failure(prefix, found, "remove its .json and run this shard again")
             store.append_shard(prefix)
             inputs.append([sidecar["inputs"] for sidecar in sidecars])
         joined = [prepare_sidecar.joined(of_key) for of_key in zip(*inputs, strict=True)]
-        if not any(entry["documents"] for entry in joined[0]):
-            raise self._nothing()
-        self._name(store, whole, joined, {"recipe": whole})
+        self._publish(store, whole, joined, {"recipe": whole})
 
     def _remove(self, shards: Sequence[Shard]) -> None:
         """Remove the files of all shards; their content is in the whole."""
-        for shard in shards:
-            prefix = shard_prefix(self._options.output_prefix, shard)
+        for prefix in map(self._prefix, shards):
             for key in self._options.json_keys:
                 for suffix in (".json", ".idx", ".bin"):
                     Path(f"{document_prefix(prefix, key)}{suffix}").unlink(missing_ok=True)
@@ -160,7 +138,9 @@ class Steps:
                 with store.locked(wait=True):
                     store.clear()
             return True
-        if self._whole(prefix) is None or store.directory.exists():
+        if not prepare_sidecar.are_whole(prefix, self._sidecars(prefix)):
+            return False
+        if store.directory.exists():
             return False
         found = "the data set that is there has other inputs, another tokenizer or other options"
         remedy = "start without --resume to replace it, or take another --output-prefix"
@@ -168,15 +148,18 @@ class Steps:
 
     def _is_there(self, prefix: str, recipe: str) -> bool:
         """Tell whether a data set is there already; it takes no lock, so its holder may ask."""
-        sidecars = self._whole(prefix)
-        return sidecars is not None and all(sidecar["recipe"] == recipe for sidecar in sidecars)
+        sidecars = self._sidecars(prefix)
+        return _are_of(sidecars, recipe) and prepare_sidecar.are_whole(prefix, sidecars)
 
-    def _whole(self, prefix: str) -> list[Entry] | None:
-        """Return the sidecars of a data set of which every file is there."""
-        sidecars = prepare_sidecar.read(prefix, self._options.json_keys)
-        if sidecars is None or not prepare_sidecar.are_whole(prefix, sidecars):
-            return None
-        return sidecars
+    def _recipe_of(self, shard: Shard | None) -> str:
+        part = {} if shard is None else {"shard": [shard.index, shard.count]}
+        return digest({**self._recipe, **part})
+
+    def _prefix(self, shard: Shard) -> str:
+        return shard_prefix(self._options.output_prefix, shard)
+
+    def _sidecars(self, prefix: str) -> list[Entry]:
+        return prepare_sidecar.read(prefix, self._options.json_keys)
 
     def _store(self, prefix: str) -> Store:
         return Store(prefix, self._options.json_keys, self._tokenizer.token_type.str)
@@ -207,9 +190,12 @@ class Steps:
             self._report.warning("gigatoken", tokenizer.refused, remedy)
 
     def _summarise(self, prefix: str, *, already: bool = False) -> None:
-        sidecars = prepare_sidecar.read(prefix, self._options.json_keys) or []
         self._report.facts |= {
-            **prepare_sidecar.summary(prefix, sidecars),
+            **prepare_sidecar.summary(prefix, self._sidecars(prefix)),
             "already_done": already,
             "backend": self._tokenizer.backend,
         }
+
+
+def _are_of(sidecars: Sequence[Entry], recipe: str) -> bool:
+    return bool(sidecars) and all(sidecar["recipe"] == recipe for sidecar in sidecars)
