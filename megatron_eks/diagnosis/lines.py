@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
@@ -58,30 +58,88 @@ _SYSLOG = re.compile(r"\b([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d)(?: \d{4}
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 
-@dataclass(frozen=True)
-class Unwrapped:
-    """A line without what stood around it."""
+_RANK_IN_TEXT = re.compile(r"\b[Rr]ank[ :]?\s?(\d+)[\]:,]|\brank\s*[:=]\s*(\d+)\b")
+_RANKS = ("torch", "tee", "mpi", "mpirank", "actor", "ray", "task", "label", "pod")
+"""Of the groups of _PREFIX; the first that is there holds, for others only count processes."""
+_PROGRESS = re.compile(
+    r"\biteration\s+(\d+)/\s*\d+"
+    r"|[\"']?\b(?:global_)?step[\"']?\s*[:=]?\s*(\d+)\b(?=.*\bloss\b)"
+)
+# transformers, trainer_callback.py: the dictionary of PrinterCallback has no step.
+_EPOCH = re.compile(r"\{'loss': .*'epoch': '?([\d.]+)")
+_ERROR = re.compile(r"\s*(error |(\w+\.)*\w*(Error|Exception)\b)")
+_QUARTER, _HEAD = 900, 200
 
+
+@dataclass(frozen=True)
+class Line:
+    """One line, without colour and prefix."""
+
+    number: int
+    """From 1."""
+    rank: int | None
     text: str
     moment: Moment | None
-    zoned: bool
-    """Whether the time says its zone; the others are of the machine that wrote them."""
-    inner: Moment | None
-    """The time in the text, where the one before it says its zone."""
-    rank: int | None
-    exact: bool
-    """Whether torch itself named the rank, and not one that only counts processes."""
-    pod: str | None
+    """Its own, or that of the line above."""
+    step: int | None
+    """The training step that it reports."""
+    pod: str | None = None
+    timed: bool = True
+    """Whether the time is its own."""
+    epoch: str | None = None
+    """How far it says that training is, where it names no step."""
+
+    @property
+    def progress(self) -> int | str | None:
+        """What tells a report of training from the others; None if the line is none."""
+        return self.epoch if self.step is None else self.step
 
 
-def unwrap(raw: str) -> Iterator[Unwrapped]:
-    """Yield the lines of a line: a record may hold several."""
+def read(raw: Iterable[str]) -> Iterator[Line]:
+    """Yield the lines, in the order given; a record of JSON may hold several."""
+    last: Moment | None = None
+    ahead: float | None = None
+    for number, each in enumerate(raw, 1):
+        for written, time, holder in _records(each):
+            text, head, names = _without_prefixes(written)
+            outer, inner = moment_of(time) or moment_of(head), moment_of(text[:_HEAD])
+            moment, zoned = outer or inner or (None, False)
+            if ahead is None and outer and zoned and inner and not inner[1]:
+                # The machine's zone, from a line that gives its time in both.
+                ahead = round((inner[0] - outer[0]) / _QUARTER) * _QUARTER
+            if moment is not None and not zoned:
+                moment -= ahead or 0
+            # Without a time of its own it is as late as the line above, whoever wrote that.
+            last = last if moment is None else moment
+            text = _REPEATED.sub("", text)
+            step = _step(text)
+            epoch = _EPOCH.match(text) if step is None else None
+            pod = names.get("path") or holder or names.get("name") or names.get("host")
+            yield Line(
+                number,
+                _rank(names, text),
+                text,
+                last,
+                step,
+                pod,
+                moment is not None,
+                epoch[1] if epoch else None,
+            )
+
+
+def _records(raw: str) -> Iterator[tuple[str, str, str | None]]:
+    """Yield text, time and pod of each line of a line: a record may hold several."""
     if raw[:1] == "{" and len(raw) < _RECORD and (record := _record(raw)):
         texts, time, pod = record
         for text in texts.splitlines() or [""]:
-            yield _plain(text[:LONGEST], time, pod)
+            yield text[:LONGEST], time, pod
     else:
-        yield _plain(raw[-LONGEST:] if "\r" in raw[LONGEST:] else raw[:LONGEST], "", None)
+        yield raw[-LONGEST:] if "\r" in raw[LONGEST:] else raw[:LONGEST], "", None
+
+
+def in_order(lines: Iterable[Line]) -> list[Line]:
+    """Order lines by the time in them; those before the first time stay before."""
+    return sorted(lines, key=lambda line: (line.moment or 0, line.number))
 
 
 def _record(raw: str) -> tuple[str, str, str | None] | None:
@@ -105,25 +163,30 @@ def _record(raw: str) -> tuple[str, str, str | None] | None:
     return (str(value), time, pod) if value is not raw else None
 
 
-def _plain(raw: str, time: str, pod: str | None) -> Unwrapped:
+def _without_prefixes(raw: str) -> tuple[str, str, dict[str, str]]:
+    """Return a line's text, what stood before it, and what that names."""
     text = _COLOUR.sub("", raw.rstrip("\r\n")).rpartition("\r")[2]
-    names: dict[str, str] = {"path": pod} if pod else {}
+    names: dict[str, str] = {}
     place = 0
     while (found := _PREFIX.match(text, place)) and found.end() > place:
         names |= {name: given for name, given in found.groupdict().items() if given is not None}
         place = found.end()
-    head = moment_of(time) or (moment_of(text[:place]) if place else None)
-    own = moment_of(text[place : place + 200])
-    moment, zoned = head or own or (None, False)
-    inner = own[0] if head and zoned and own and not own[1] else None
-    name = names.get("path") or names.get("name") or names.get("host")
-    own_text = _REPEATED.sub("", text[place:])
-    return Unwrapped(own_text, moment, zoned, inner, _rank_before(names), "torch" in names, name)
+    return text[place:], text[:place], names
 
 
-def _rank_before(names: dict[str, str]) -> int | None:
-    order = ("torch", "tee", "mpi", "mpirank", "actor", "ray", "task", "label", "pod")
-    return next((int(names[each]) for each in order if each in names), None)
+def _rank(names: Mapping[str, str], text: str) -> int | None:
+    inside = _RANK_IN_TEXT.search(text) if "torch" not in names and "ank" in text else None
+    if inside:
+        return int(inside[1] or inside[2])
+    return next((int(names[each]) for each in _RANKS if each in names), None)
+
+
+def _step(text: str) -> int | None:
+    # An error that names a step reports none.
+    if ("iteration" not in text and "step" not in text) or _ERROR.match(text):
+        return None
+    found = _PROGRESS.search(text)
+    return int(next(group for group in found.groups() if group)) if found else None
 
 
 def moment_of(text: str) -> tuple[Moment, bool] | None:
@@ -160,79 +223,3 @@ def _offset(zone: str | None) -> float:
     digits = zone[1:].replace(":", "")
     seconds = int(digits[:2]) * 3600 + int(digits[2:]) * 60
     return -seconds if zone[0] == "-" else seconds
-
-
-_RANK_IN_TEXT = re.compile(r"\b[Rr]ank[ :]?\s?(\d+)[\]:,]|\brank\s*[:=]\s*(\d+)\b")
-_PROGRESS = re.compile(
-    r"\biteration\s+(\d+)/\s*\d+"
-    r"|[\"']?\b(?:global_)?step[\"']?\s*[:=]?\s*(\d+)\b(?=.*\bloss\b)"
-)
-# transformers, trainer_callback.py: the dictionary of PrinterCallback has no step.
-_EPOCH = re.compile(r"\{'loss': .*'epoch': '?([\d.]+)")
-_ERROR = re.compile(r"\s*(error |(\w+\.)*\w*(Error|Exception)\b)")
-_QUARTER = 900
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line, without colour and prefix."""
-
-    number: int
-    """From 1."""
-    rank: int | None
-    text: str
-    moment: Moment | None
-    """Its own, or that of the line above."""
-    step: int | None
-    """The training step that it reports."""
-    pod: str | None = None
-    timed: bool = True
-    """Whether the time is its own."""
-    epoch: str | None = None
-    """How far it says that training is, where it names no step."""
-
-    @property
-    def progress(self) -> int | str | None:
-        """What tells a report of training from the others; None if the line is none."""
-        return self.epoch if self.step is None else self.step
-
-
-def read(raw: Iterable[str]) -> Iterator[Line]:
-    """Yield the lines, in the order given; a record of JSON may hold several."""
-    last: Moment | None = None
-    ahead: float | None = None
-    for number, each in enumerate(raw, 1):
-        for found in unwrap(each):
-            rank = _rank(found)
-            if ahead is None and found.inner is not None and found.moment is not None:
-                # The machine's zone, from a line that gives its time in both.
-                ahead = round((found.inner - found.moment) / _QUARTER) * _QUARTER
-            moment = found.moment
-            if moment is not None and not found.zoned:
-                moment -= ahead or 0
-            # Without a time of its own it is as late as the line above, whoever wrote that.
-            last = last if moment is None else moment
-            step, timed = _step(found.text), moment is not None
-            epoch = _EPOCH.match(found.text) if step is None else None
-            reached = epoch[1] if epoch else None
-            yield Line(number, rank, found.text, last, step, found.pod, timed, reached)
-
-
-def in_order(lines: Iterable[Line]) -> list[Line]:
-    """Order lines by the time in them; those before the first time stay before."""
-    return sorted(lines, key=lambda line: (line.moment or 0, line.number))
-
-
-def _rank(found: Unwrapped) -> int | None:
-    if found.exact or "ank" not in found.text:
-        return found.rank
-    inside = _RANK_IN_TEXT.search(found.text)
-    return int(inside.group(1) or inside.group(2)) if inside else found.rank
-
-
-def _step(text: str) -> int | None:
-    # An error that names a step reports none.
-    if ("iteration" not in text and "step" not in text) or _ERROR.match(text):
-        return None
-    found = _PROGRESS.search(text)
-    return int(next(group for group in found.groups() if group)) if found else None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from megatron_eks.diagnosis.lines import unwrap
+from megatron_eks.diagnosis.lines import read
 from megatron_eks.diagnosis.signatures import Tier, match
 
 HEALTHY = """
@@ -47,6 +47,6 @@ WARNING:torch.distributed.run:master_addr is only used for static rdzv_backend
 @pytest.mark.parametrize("line", HEALTHY.strip().splitlines())
 def test_line_of_every_run_is_no_cause(line: str) -> None:
     """It may be told as slow, or where nothing else is found; never before an error."""
-    found = [match(each.text) for each in unwrap(line)]
+    found = [match(each.text) for each in read([line])]
     tiers = [each.tier_of(line) for each in found if each is not None]
     assert all(tier >= Tier.MILD for tier in tiers)
