@@ -48,7 +48,6 @@ class Client:
         """For other protocols than requests by kind and name."""
         self._resources: dict[tuple[str, str], _Resource] = {}
         self.close = connection.close
-        self.close_own = connection.close_own
         self.now = connection.now
 
     @property

@@ -4,8 +4,8 @@ import contextlib
 import http.client
 import json
 import ssl
-import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -18,6 +18,7 @@ _TIMEOUT_SECONDS = 60
 _BUSY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 _BUSY_TRIES = 5
 _LONGEST_PAUSE_SECONDS = 5
+_MOST_IDLE = 32
 # X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL.
 _DATED = frozenset({9, 10})
 _LONGEST_MESSAGE_BYTES = 64 * 1024
@@ -64,7 +65,7 @@ class Credentials:
 
 
 class Connection:
-    """Requests to a server, on one connection for each thread."""
+    """Requests to a server, on connections that its threads take in turn."""
 
     def __init__(
         self,
@@ -83,8 +84,7 @@ class Connection:
         self._tls, self._credentials, self._timeout = tls, credentials, timeout
         self._server_name = server_name
         self._headers = {"Accept": "application/json", **(headers or {})}
-        self._local = threading.local()
-        self._idle: set[http.client.HTTPSConnection] = set()
+        self._idle: deque[http.client.HTTPSConnection] = deque()
         self._date: tuple[datetime, float] | None = None
 
     def now(self) -> datetime:
@@ -98,28 +98,24 @@ class Connection:
         return date + timedelta(seconds=time.monotonic() - seen)
 
     def close(self) -> None:
-        """Close the idle connections of all threads; their next requests open others.
-
-        One that waits for an answer is left to its thread, which would fail inside http.client.
-        """
-        while self._idle:
-            self._idle.pop().close()
-        self._local = threading.local()
-
-    def close_own(self) -> None:
-        """Close the connection of this thread, which needs none any more."""
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._idle.discard(connection)
-            del self._local.connection
+        """Close the connections that nobody waits on; the next requests open others."""
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().close()
 
     def exchange(
         self, method: str, target: str, data: bytes | None, headers: Mapping[str, str]
     ) -> tuple[int, bytes]:
-        """Send a request and return status and body; a busy server is asked again."""
+        """Send a request and return status and body; a busy server is asked again.
+
+        A token that has expired since the last request is renewed once.
+        """
+        renewed = False
         for tries in range(1, _BUSY_TRIES + 1):
-            status, pause, body = self._authorized(method, target, data, headers)
+            status, pause, body = self._send(method, target, data, headers)
+            if status == HTTPStatus.UNAUTHORIZED and not renewed and self._credentials.renew():
+                renewed = True
+                continue
             # Without that header a 503 is the answer, for example that of a health check.
             if status not in _BUSY or pause is None or tries == _BUSY_TRIES:
                 break
@@ -174,20 +170,15 @@ class Connection:
             raise refusal(response.status, response.read(_LONGEST_MESSAGE_BYTES))
         return response
 
-    def _authorized(
-        self, method: str, target: str, data: bytes | None, headers: Mapping[str, str]
-    ) -> tuple[int, float | None, bytes]:
-        answer = self._send(method, target, data, headers)
-        # The token may have expired since the last request: one more try with a new one.
-        if answer[0] == HTTPStatus.UNAUTHORIZED and self._credentials.renew():
-            answer = self._send(method, target, data, headers)
-        return answer
-
     def _send(
         self, method: str, target: str, data: bytes | None, headers: Mapping[str, str]
     ) -> tuple[int, float | None, bytes]:
         """Return status, the seconds after which the server wants to be asked again, and body."""
-        connection, is_new = self._own()
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._new(self._timeout)
+        is_new = connection.sock is None
         try:
             connection.request(method, self._prefix + target, data, self._all_headers(headers))
             response = connection.getresponse()
@@ -195,20 +186,18 @@ class Connection:
             self._note(response.getheader("Date", ""))
             body = response.read()
         except (http.client.HTTPException, OSError) as error:
-            # Closed, a connection opens itself again for the next request.
             connection.close()
             # The server closes connections that were idle; a new one says whether it is gone.
             if is_new or isinstance(error, TimeoutError):
                 raise self.unreachable(error) from error
+            self.close()
             return self._send(method, target, data, headers)
         except BaseException:
-            # Ctrl-C half way: the next request must not find the rest of this answer, nor what
-            # http.client has written down of this request, which closing does not forget.
+            # Ctrl-C half way: the next request must not find the rest of this answer.
             connection.close()
-            del self._local.connection
             raise
-        finally:
-            self._idle.add(connection)
+        if len(self._idle) < _MOST_IDLE:
+            self._idle.append(connection)
         return response.status, float(pause) if pause.isdecimal() else None, body
 
     def _note(self, date: str) -> None:
@@ -220,15 +209,6 @@ class Connection:
         token = self._credentials.token()
         authorization = {"Authorization": f"Bearer {token}"} if token else {}
         return {**self._headers, **authorization, **headers}
-
-    def _own(self) -> tuple[http.client.HTTPSConnection, bool]:
-        """Return this thread's connection, and whether its next request opens it."""
-        found: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
-        if found is None:
-            found = self._new(self._timeout)
-            self._local.connection = found
-        self._idle.discard(found)
-        return found, found.sock is None
 
     def _new(self, timeout: float) -> http.client.HTTPSConnection:
         name = self._server_name or self._host

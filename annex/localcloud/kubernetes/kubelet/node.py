@@ -114,8 +114,6 @@ class Node:
         except _SERVER_ERRORS:
             # The next change of the pod, or the next list of all, brings it up again.
             pod.removing = False
-        finally:
-            self._context.client.close_own()
 
     def _beat_until_it_works(self) -> None:
         while True:

@@ -90,7 +90,6 @@ class PodWorker(threading.Thread):
                 self._context.give_back(self._address)
             shutil.rmtree(self._folder, ignore_errors=True)
             self._finished(self)
-            self._context.client.close_own()
 
     def _take(self, pod: Object) -> None:
         pod["status"] |= self._addresses
