@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megatron_eks.programs.prepare import reader as prepare_blocks
-from megatron_eks.programs.prepare.inputs import LocalFile
+from megatron_eks.programs.prepare.inputs import local_file
 from megatron_eks.programs.prepare.job import PrepareError, Shard
 from megatron_eks.programs.prepare.reader import blocks, count_lines, spans
 from megatron_eks.programs.prepare.text import read
@@ -67,7 +67,7 @@ def test_shards_share_the_lines(tmp_path_factory, parts, count):
     sources = []
     for number, part in enumerate(parts):
         (folder / str(number)).write_bytes(part)
-        sources.append(LocalFile.at(str(folder / str(number))))
+        sources.append(local_file(str(folder / str(number))))
     read_by = [b""] * len(parts)
     for index in range(count):
         for span in spans(sources, [None] * len(parts), Shard(index, count)):

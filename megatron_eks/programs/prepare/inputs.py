@@ -5,8 +5,9 @@ import glob
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,52 +35,49 @@ class Source:
     """Bytes as stored, compressed or not."""
     identity: str
     """What changes when the content does: an entity tag, or the time of the last change."""
+    read: Callable[[int, int], bytes] = field(compare=False)
+    """Returns the stored bytes from a place on to another."""
+    at_once: int
+    """Bytes to read at a time."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a file that this machine can open."""
+        return not self.name.startswith("s3://")
 
     def raw(self, start: int, end: int) -> Iterator[bytes]:
         """Read the stored bytes of a range, a chunk at a time."""
-        raise NotImplementedError
+        for place in range(start, end, self.at_once):
+            yield self.read(place, min(place + self.at_once, end))
 
 
-@dataclass(frozen=True)
-class LocalFile(Source):
-    """A file that this machine can open."""
-
-    @classmethod
-    def at(cls, path: str) -> "LocalFile":
-        """Look at a file without reading it."""
-        state = Path(path).stat()
-        return cls(path, state.st_size, f"mtime:{state.st_mtime_ns}")
-
-    def raw(self, start: int, end: int) -> Iterator[bytes]:
-        """Read the stored bytes of a range, a chunk at a time."""
-        for place in range(start, end, CHUNK_BYTES):
-            yield read_range(self.name, place, min(CHUNK_BYTES, end - place))
+def local_file(path: str) -> Source:
+    """Look at a file without reading it."""
+    state, read = Path(path).stat(), partial(read_range, path)
+    return Source(path, state.st_size, f"mtime:{state.st_mtime_ns}", read, CHUNK_BYTES)
 
 
-@dataclass(frozen=True)
-class S3Object(Source):
-    """One object, at the version that was found first."""
-
-    store: Store
-    stored: Stored
-
-    def raw(self, start: int, end: int) -> Iterator[bytes]:
-        """Read the stored bytes of a range, a chunk at a time."""
-        for place in range(start, end, RANGE_BYTES):
-            try:
-                yield self.store.part(self.stored, place, min(place + RANGE_BYTES, end))
-            except (GoneError, RaceError) as problem:
-                found = "it was changed or removed while it was read"
-                raise failure(self.name, found, "start again") from problem
-
-
-def read_range(path: str, start: int, size: int) -> bytes:
+def read_range(path: str, start: int, end: int) -> bytes:
     """Read a part of a local file at once."""
     with Path(path).open("rb", buffering=0) as file:
-        data = os.pread(file.fileno(), size, start)
-    if len(data) != size:
-        raise OSError(None, f"it became shorter than {start + size} bytes", path)
+        data = os.pread(file.fileno(), end - start, start)
+    if len(data) != end - start:
+        raise OSError(None, f"it became shorter than {end} bytes", path)
     return data
+
+
+def _object(store: Store, stored: Stored) -> Source:
+    """Return an object, at the version that was found first."""
+    name = f"{store.uri}/{stored.key}"
+
+    def read(start: int, end: int) -> bytes:
+        try:
+            return store.part(stored, start, end)
+        except (GoneError, RaceError) as problem:
+            found = "it was changed or removed while it was read"
+            raise failure(name, found, "start again") from problem
+
+    return Source(name, stored.size, f"etag:{stored.tag}", read, RANGE_BYTES)
 
 
 def find(words: Sequence[str]) -> list[Source]:
@@ -116,7 +114,7 @@ def has_line_name(name: str) -> bool:
     return (Path(path.stem) if path.suffix in PACKED else path).suffix in LINE_FILES
 
 
-def _find_local(word: str) -> list[LocalFile]:
+def _find_local(word: str) -> list[Source]:
     path = Path(word)
     if path.is_file():
         names = [word]
@@ -127,16 +125,16 @@ def _find_local(word: str) -> list[LocalFile]:
         names = sorted(name for name in glob.glob(word, recursive=True) if Path(name).is_file())  # noqa: PTH207 -- the pattern may be absolute
     if not names:
         raise usage(word, "no such file, and nothing matches", "correct --input")
-    return [LocalFile.at(name) for name in names]
+    return [local_file(name) for name in names]
 
 
-def _find_s3(word: str) -> list[S3Object]:
+def _find_s3(word: str) -> list[Source]:
     """Return the object of this name; of a prefix that ends in `/`, or of a pattern, all."""
     check_uri(word)
     bucket, _, pattern = word.removeprefix("s3://").partition("/")
     store = Store(f"s3://{bucket}")
     found = [
-        S3Object(f"{store.uri}/{each.key}", each.size, f"etag:{each.tag}", store, each)
+        _object(store, each)
         for each in store.objects(re.split(r"[*?[]", pattern)[0])
         if _matches(each.key, pattern)
     ]

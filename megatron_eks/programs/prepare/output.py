@@ -113,10 +113,11 @@ class Store:
     def append(self, parts: Sequence[Part], bad: Sequence[BadLine]) -> None:
         """Append what one block gave."""
         for key, part in zip(self._keys, parts, strict=True):
-            self._files[f"{key}.bin"].write(part.tokens)
-            self._sums[f"{key}.bin"].update(part.tokens)
-            self._files[f"{key}.lengths"].write(part.lengths)
-            self._files[f"{key}.counts"].write(part.counts)
+            tokens = part.tokens.tobytes()
+            self._files[f"{key}.bin"].write(tokens)
+            self._sums[f"{key}.bin"].update(tokens)
+            self._files[f"{key}.lengths"].write(part.lengths.tobytes())
+            self._files[f"{key}.counts"].write(part.counts.tobytes())
         for line in bad:
             self._files[SKIPPED].write(json.dumps(asdict(line)).encode() + b"\n")
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from megatron_eks.programs.prepare.inputs import LocalFile, Source, compression, unpacked
+from megatron_eks.programs.prepare.inputs import Source, compression, local_file, unpacked
 from megatron_eks.programs.prepare.job import Shard, failure
 
 
@@ -109,12 +109,12 @@ class Reader:
         if packing is not None:
             chunks = unpacked(source, packing, chunks, offset)
         # A worker reads those of a file once more, which is cheaper than to send them there.
-        is_plain = isinstance(source, LocalFile) and packing is None
+        is_plain = source.is_local and packing is None
         for start, data in blocks(chunks, offset, source.name):
             yield Task(
                 number, Block(start, len(data), None if is_plain else data, source.name), done
             )
-        if isinstance(source, LocalFile) and LocalFile.at(source.name) != source:
+        if source.is_local and local_file(source.name) != source:
             raise failure(source.name, "it was changed while it was read", "start again")
 
 

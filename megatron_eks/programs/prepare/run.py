@@ -124,10 +124,10 @@ class Run:
         counts.lines += result.lines
         counts.skipped += len(bad)
         for key, part in enumerate(result.parts):
-            counts.tokens[key] += part.token_count
+            counts.tokens[key] += len(part.tokens)
         self._span = task.span
         self._offset = task.block.start + task.block.size
-        tokens = sum(part.token_count for part in result.parts)
+        tokens = sum(len(part.tokens) for part in result.parts)
         progress.add(task.stored, result.lines - len(bad), tokens)
 
     def _line(self, span: int, lines: int) -> int:

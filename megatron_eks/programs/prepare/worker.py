@@ -9,6 +9,7 @@ import numpy as np
 
 from megatron_eks.programs import program
 from megatron_eks.programs.prepare import text as prepare_text
+from megatron_eks.programs.prepare.index import Array
 from megatron_eks.programs.prepare.inputs import read_range
 from megatron_eks.programs.prepare.job import Options, failure
 from megatron_eks.programs.prepare.reader import Block
@@ -22,12 +23,11 @@ _COMPARED_CHARACTERS = 1000
 class Part:
     """The documents of one block for one JSON key, as they stand on disk."""
 
-    tokens: bytes
-    lengths: bytes
+    tokens: Array
+    lengths: Array
     """int32 for each sequence."""
-    counts: bytes
+    counts: Array
     """int32 for each document: its sequences."""
-    token_count: int
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Worker:
         """Turn a block into what is appended to the files."""
         data = block.data
         if data is None:
-            data = read_range(block.name, block.start, block.size)
+            data = read_range(block.name, block.start, block.start + block.size)
         if block.start == 0:
             # Editors on Windows begin files so; inside of a file it is a mistake.
             data = data.removeprefix(codecs.BOM_UTF8)
@@ -78,12 +78,7 @@ class Worker:
                 lengths[-1] += 1
             counts.append(len(lengths) - first)
         tokens = np.concatenate(pieces).astype(self._type) if pieces else np.empty(0, self._type)
-        return Part(
-            tokens=tokens.tobytes(),
-            lengths=np.array(lengths, "<i4").tobytes(),
-            counts=np.array(counts, "<i4").tobytes(),
-            token_count=len(tokens),
-        )
+        return Part(tokens, np.array(lengths, "<i4"), np.array(counts, "<i4"))
 
     def _add(self, tokens: Tokens, pieces: list[Tokens], lengths: list[int]) -> None:
         length = len(tokens)

@@ -135,12 +135,12 @@ class Loop:
         shared = torch.stack((loss.detach().float() / self._ranks, asked))
         dist.all_reduce(shared)
         values = torch.cat((shared, norm.reshape(1)))
+        arrived = None
         if self._device.type == "cuda":
             values = values.to("cpu", non_blocking=True)
             arrived = torch.cuda.Event()
             arrived.record()
-            return _Step(number, rate, values, arrived, batch.state, waited)
-        return _Step(number, rate, values, None, batch.state, waited)
+        return _Step(number, rate, values, arrived, batch.state, waited)
 
     def _clip(self) -> Tensor:
         """Return the norm of all gradients, of all ranks, as it was before clipping."""

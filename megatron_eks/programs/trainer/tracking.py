@@ -6,13 +6,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from megatron_eks.programs.program import Finding, error
 
 NAMES = ("wandb", "mlflow")
+
+_Log = Callable[[Mapping[str, float], int], object]
+_End = Callable[[bool], object]
 
 
 def check_packages(names: Sequence[str]) -> Iterator[Finding]:
@@ -29,7 +31,7 @@ class Trackers:
     """A run in each of them. Their troubles are said once: a training is worth more."""
 
     def __init__(self, names: Sequence[str], job: str) -> None:
-        self._senders: dict[str, _Sender] = {}
+        self._senders: dict[str, tuple[_Log, _End]] = {}
         for name in names:
             self._try(name, partial(self._begin, name, job))
 
@@ -37,27 +39,28 @@ class Trackers:
         """Send what is a number of a step."""
         sent = {key: float(each) for key, each in values.items() if isinstance(each, (int, float))}
         step = int(sent.pop("step"))
-        for name, sender in [*self._senders.items()]:
-            self._try(name, partial(sender.log, sent, step))
+        for name, (log, _) in [*self._senders.items()]:
+            self._try(name, partial(log, sent, step))
 
     def close(self, *, well: bool) -> None:
         """Wait until all is sent, and say how the run ended."""
-        for name, sender in [*self._senders.items()]:
-            self._try(name, partial(sender.end, well))
+        for name, (_, end) in [*self._senders.items()]:
+            self._try(name, partial(end, well))
 
     def _begin(self, name: str, job: str) -> None:
         package = importlib.import_module(name)
         if name == "wandb":
             run = package.init()
-            self._senders[name] = _Sender(
-                lambda sent, step: run.log(sent, step=step), lambda well: run.finish(int(not well))
+            self._senders[name] = (
+                lambda sent, step: run.log(sent, step=step),
+                lambda well: run.finish(int(not well)),
             )
         else:
             package.start_run(run_name=job)
             # Without waiting for the server, as W&B does it.
             log = partial(package.log_metrics, synchronous=False)
             end = package.end_run
-            self._senders[name] = _Sender(log, lambda well: end("FINISHED" if well else "FAILED"))
+            self._senders[name] = log, lambda well: end("FINISHED" if well else "FAILED")
 
     def _try(self, name: str, act: Callable[[], object]) -> None:
         try:
@@ -67,11 +70,3 @@ class Trackers:
             said = f"warning runtime.tracking: {name}: {problem} - training goes on without it\n"
             with suppress(OSError):
                 sys.stderr.write(said)
-
-
-@dataclass(frozen=True)
-class _Sender:
-    """One tracker's run."""
-
-    log: Callable[[Mapping[str, float], int], object]
-    end: Callable[[bool], object]

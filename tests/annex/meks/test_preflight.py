@@ -33,7 +33,7 @@ def look(client, loaded, console):
         try:
             results = preflight.cluster(Access(asked, is_local), loaded)
         finally:
-            asked.close_own()
+            asked.close()
         start = len(console.stdout.getvalue())
         checks.report(loaded.cluster, results, "json", console)
         shown = schemas.read("preflight", console.stdout.getvalue()[start:])
