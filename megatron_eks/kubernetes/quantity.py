@@ -13,7 +13,7 @@ _QUANTITY = re.compile(
     r"([KMGTPE]i|[numkMGTPE])?",
     re.ASCII,
 )
-_FACTORS = {
+_FACTORS: dict[str | None, Fraction] = {
     **{f"{letter}i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", 1)},
     **{letter: Fraction(1000**power) for power, letter in enumerate("kMGTPE", 1)},
     **{letter: Fraction(1, 1000**power) for power, letter in enumerate("mun", 1)},

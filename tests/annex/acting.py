@@ -1,7 +1,7 @@
 """Users who may do less than an administrator."""
 
 import copy
-import threading
+from collections import deque
 
 from megatron_eks.kubernetes.client import Client
 
@@ -10,6 +10,5 @@ def acting_as(client: Client, user: str, group: str = "system:authenticated") ->
     """Return a client whose requests the server judges as another user's, of a group."""
     connection = copy.copy(client.connection)
     headers = {**connection._headers, "Impersonate-User": user, "Impersonate-Group": group}  # noqa: SLF001 -- as it was made
-    connection._headers, connection._idle = headers, set()  # noqa: SLF001 -- likewise
-    connection._local = threading.local()  # noqa: SLF001 -- likewise
+    connection._headers, connection._idle = headers, deque()  # noqa: SLF001 -- likewise
     return Client(connection)
