@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from megatron_eks.config.model import Model
+from megatron_eks.config.forms import Model
 
 # Far above any real run, and below what the API and the programs keep in 32 bits.
 _MOST = 1_000_000_000

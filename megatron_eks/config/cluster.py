@@ -6,37 +6,16 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, Field
 
 from megatron_eks.catalog.workloads import Workload
+from megatron_eks.config import forms
+from megatron_eks.config.forms import Model
 from megatron_eks.config.images import Images
-from megatron_eks.config.model import (
-    AwsSecretName,
-    DnsLabel,
-    DnsName,
-    EksName,
-    Email,
-    KubernetesVersion,
-    Model,
-    NatGateways,
-    PolicyArn,
-    PrivateUrl,
-    ProxyUrl,
-    Region,
-    ReservationId,
-    ReservationOrGroup,
-    RoleArn,
-    SchemaVersion,
-    SecurityGroupId,
-    SubnetId,
-    VpcId,
-    WebUrl,
-    Zone,
-)
 from megatron_eks.config.storage import Storage
 
 
 class Access(Model):
     """Who administers the cluster, and from where its API endpoint can be reached."""
 
-    admin_role_arns: tuple[RoleArn, ...] = Field(min_length=1)
+    admin_role_arns: tuple[forms.RoleArn, ...] = Field(min_length=1)
     """Roles that become cluster administrators; whoever deploys gets no access by that."""
     public_cidrs: tuple[str, ...]
     """Address ranges that reach the endpoint from outside the VPC; empty: private endpoint."""
@@ -54,9 +33,9 @@ class Access(Model):
 class Proxy(Model):
     """The way out of a network that has no other."""
 
-    http: ProxyUrl
+    http: forms.ProxyUrl
     """For http:// addresses."""
-    https: ProxyUrl
+    https: forms.ProxyUrl
     """For https:// addresses."""
     no_proxy: tuple[str, ...] = ()
     """Hosts, domains and ranges besides the VPC, the cluster and AWS's own in this region."""
@@ -69,16 +48,16 @@ class Network(Model):
     """Addresses of nodes and pods; /16 to /22 where the VPC is made."""
     service_cidr: str = "172.20.0.0/16"
     """Addresses of Kubernetes Services; must not overlap the VPC."""
-    nat_gateways: NatGateways = 1
+    nat_gateways: forms.NatGateways = 1
     """One for all zones, or one in each, so that a lost zone takes nothing from the others; 0: no
     way out but endpoints and a proxy."""
     interface_endpoints: tuple[str, ...] = ()
     """Service names such as `ecr.api`; the S3 gateway endpoint is always there."""
-    vpc_id: VpcId | None = None
+    vpc_id: forms.VpcId | None = None
     """An existing VPC; its routes, endpoints and addresses are its owner's."""
-    private_subnets: dict[str, SubnetId] = Field(default_factory=dict)
+    private_subnets: dict[str, forms.SubnetId] = Field(default_factory=dict)
     """Zone to subnet id, with an existing VPC."""
-    node_security_group_id: SecurityGroupId | None = None
+    node_security_group_id: forms.SecurityGroupId | None = None
     """The group that the nodes of an existing cluster carry; the file servers admit it."""
     proxy: Proxy | None = None
     """For nodes and jobs."""
@@ -107,7 +86,7 @@ class Reservation(Model):
 
     type: Literal["reservation"]
     # Nobody calls this class with either name: files are read.
-    id: ReservationOrGroup = Field(  # type: ignore[pydantic-alias]
+    id: forms.ReservationOrGroup = Field(  # type: ignore[pydantic-alias]
         validation_alias=AliasChoices("id", "resource_group")
     )
     """cr-..., or the ARN of a group, whose reservations EC2 fills (`resource_group` too)."""
@@ -117,7 +96,7 @@ class CapacityBlock(Model):
     """A Capacity Block for ML, with its fixed end."""
 
     type: Literal["capacity_block"]
-    id: ReservationId
+    id: forms.ReservationId
     ends_at: datetime
     """With its zone; EC2 ends the nodes 30 minutes before."""
 
@@ -134,10 +113,10 @@ Capacity = Annotated[OnDemand | Reservation | CapacityBlock | Spot, Field(discri
 class GpuPool(Model):
     """Identical GPU nodes in one availability zone."""
 
-    name: DnsLabel = Field(max_length=20)
+    name: forms.DnsLabel = Field(max_length=20)
     instance_type: str
     """An EC2 GPU type, such as p4d.24xlarge."""
-    availability_zone: Zone
+    availability_zone: forms.Zone
     """EFA traffic cannot leave a zone, so a pool has one."""
     max_nodes: int = Field(ge=1, le=450)
     """The most nodes this pool may ever have; 450 is EKS's default quota for a node group."""
@@ -159,7 +138,7 @@ class GpuPool(Model):
 class Platform(Model):
     """What runs in the cluster before any job."""
 
-    namespace: DnsLabel = Field(default="megatron-workshop", max_length=40)
+    namespace: forms.DnsLabel = Field(default="megatron-workshop", max_length=40)
     """Of the jobs, their claim and their network policies."""
     pod_security: Literal["restricted", "privileged"] = "restricted"
     """The Pod Security level that the namespace enforces; the host network needs `privileged`."""
@@ -175,8 +154,8 @@ class Platform(Model):
 class Grafana(Model):
     """The Grafana that gets the dashboards."""
 
-    url: PrivateUrl
-    token_secret: DnsName
+    url: forms.PrivateUrl
+    token_secret: forms.DnsName
     """A Kubernetes Secret that holds a service account's token as `token`: `meks secret set`."""
 
 
@@ -186,10 +165,10 @@ class Observability(Model):
     enabled: bool = False
     metrics: Literal["amp", "cloudwatch", "own"] = "amp"
     """Where metrics go: managed Prometheus, CloudWatch, or your own Prometheus."""
-    prometheus_url: WebUrl | None = None
+    prometheus_url: forms.WebUrl | None = None
     """Address of your own Prometheus; `meks apply` asks it whether it has the rules."""
-    alarm_email: Email | None = None
-    webhook_secret: AwsSecretName | None = None
+    alarm_email: forms.Email | None = None
+    webhook_secret: forms.AwsSecretName | None = None
     """A secret of AWS Secrets Manager that holds the HTTPS address which alarms are posted to."""
     monthly_budget_usd: float | None = Field(default=None, gt=0)
     retention_days: int = Field(default=150, ge=1, le=1095)
@@ -201,10 +180,10 @@ class Observability(Model):
 class Team(Model):
     """A team that shares the cluster with others, and its part of it."""
 
-    name: DnsLabel = Field(max_length=20)
-    role_arns: tuple[RoleArn, ...] = Field(min_length=1)
+    name: forms.DnsLabel = Field(max_length=20)
+    role_arns: tuple[forms.RoleArn, ...] = Field(min_length=1)
     """Roles that may view and change what is in the team's namespace, and nothing elsewhere."""
-    namespace: DnsLabel | None = Field(default=None, max_length=40)
+    namespace: forms.DnsLabel | None = Field(default=None, max_length=40)
     gpus: int = Field(ge=0)
     """How many GPUs are reserved for the team."""
     may_borrow: bool = True
@@ -231,17 +210,17 @@ class Prices(Model):
 class ClusterConfig(Model):
     """A cluster file."""
 
-    schema_version: SchemaVersion
-    name: DnsLabel = Field(max_length=20)
+    schema_version: forms.SchemaVersion
+    name: forms.DnsLabel = Field(max_length=20)
     """Prefix of every name."""
-    region: Region
+    region: forms.Region
     """Where everything is made."""
-    availability_zones: tuple[Zone, ...] = Field(min_length=1, max_length=6)
-    kubernetes_version: KubernetesVersion = "1.36"
+    availability_zones: tuple[forms.Zone, ...] = Field(min_length=1, max_length=6)
+    kubernetes_version: forms.KubernetesVersion = "1.36"
     """Quoted. Add-ons and AMI are pinned for the default version."""
     access: Access
     network: Network = Network()
-    existing_cluster: EksName | None = None
+    existing_cluster: forms.EksName | None = None
     """An EKS cluster to use as it is: no Network and no Cluster stack."""
     system_nodes: SystemNodes = SystemNodes()
     gpu_pools: tuple[GpuPool, ...] = Field(min_length=1)
@@ -255,5 +234,5 @@ class ClusterConfig(Model):
     prices: Prices = Prices()
     tags: dict[str, str] = Field(default_factory=dict)
     """On every AWS resource that takes tags; at most 40."""
-    permissions_boundary_arn: PolicyArn | None = None
+    permissions_boundary_arn: forms.PolicyArn | None = None
     """On every role that is made."""

@@ -7,7 +7,7 @@ from megatron_eks.catalog.bridge_recipes import RECIPES
 from megatron_eks.catalog.tables import entries
 from megatron_eks.config import aliases
 from megatron_eks.config.errors import Path
-from megatron_eks.config.model import PATTERNS, TABLE
+from megatron_eks.config.forms import PATTERNS, TABLE
 from megatron_eks.config.scalars import as_text
 
 Keys = dict[str, bool]

@@ -5,17 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from megatron_eks.catalog.images import Image, TagStrategy, TestLevel
-from megatron_eks.config.model import (
-    Branch,
-    ConnectionArn,
-    DnsLabel,
-    GithubRepository,
-    Model,
-    Registry,
-    RelativePath,
-    RepositoryPrefix,
-    Text,
-)
+from megatron_eks.config import forms
+from megatron_eks.config.forms import Model
 
 
 class ImageBuild(Model):
@@ -32,15 +23,15 @@ class ImageBuild(Model):
 class OwnImage(Model):
     """Your own image, built, tested and tagged like this project's images."""
 
-    name: DnsLabel = Field(max_length=40)
+    name: forms.DnsLabel = Field(max_length=40)
     """Name of the image in job files, and of its repository."""
-    context: RelativePath
+    context: forms.RelativePath
     """The build context: a folder below that of the cluster file."""
-    dockerfile: RelativePath = "Dockerfile"
+    dockerfile: forms.RelativePath = "Dockerfile"
     """In that folder."""
     base: Image | None = None
     """This project's image that becomes BASE_IMAGE, and whose gate must pass."""
-    test: Text
+    test: forms.Text
     """A shell command in the built image, without a network; if it fails, nothing is pushed."""
 
 
@@ -54,10 +45,10 @@ class GithubSource(Model):
     """Build from a GitHub repository through a CodeConnections connection."""
 
     type: Literal["github"]
-    repository: GithubRepository
+    repository: forms.GithubRepository
     """A fork or copy of this project."""
-    branch: Branch = "main"
-    connection_arn: ConnectionArn
+    branch: forms.Branch = "main"
+    connection_arn: forms.ConnectionArn
     """Made and confirmed in the console: AWS offers no other way."""
     webhook: bool = False
     """Build on each push to the branch that changes what the image is made of."""
@@ -79,7 +70,7 @@ class Images(Model):
     own: tuple[OwnImage, ...] = ()
     """Your own images, which jobs name like this project's images."""
     source: ImageSource = AssetSource()
-    prefix: RepositoryPrefix = ""
+    prefix: forms.RepositoryPrefix = ""
     """Before the names of the repositories: two clusters of one account and region need two."""
-    mirror: Registry | None = None
+    mirror: forms.Registry | None = None
     """Where copies of other registries' images are, for a cluster without a way out."""

@@ -5,21 +5,9 @@ from typing import Literal, get_args
 from pydantic import Field
 
 from megatron_eks.catalog.workloads import Workload
+from megatron_eks.config import forms
 from megatron_eks.config.architecture import AnyModel, Positive
-from megatron_eks.config.model import (
-    AbsolutePath,
-    DnsLabel,
-    DnsName,
-    MlflowArn,
-    Model,
-    Place,
-    Program,
-    Recipe,
-    S3Uri,
-    SchemaVersion,
-    SecretKeyName,
-    Text,
-)
+from megatron_eks.config.forms import Model
 from megatron_eks.config.training import (
     AnyTraining,
     Checkpoint,
@@ -44,15 +32,15 @@ class Elastic(Model):
 class SecretKey(Model):
     """One key of a Kubernetes Secret."""
 
-    secret: DnsName
-    key: SecretKeyName
+    secret: forms.DnsName
+    key: forms.SecretKeyName
 
 
 class Wandb(Model):
     """A project of Weights & Biases."""
 
     project: str
-    secret: DnsName
+    secret: forms.DnsName
     """A Kubernetes Secret that holds the key as `token`: `meks secret set`."""
 
 
@@ -60,7 +48,7 @@ class Mlflow(Model):
     """An experiment of MLflow, by the address of its server or the ARN of a managed one."""
 
     uri: str | None = None
-    arn: MlflowArn | None = None
+    arn: forms.MlflowArn | None = None
     experiment: str
 
 
@@ -98,13 +86,13 @@ class Runtime(Model):
     """EFA does not need it."""
     ipc_lock: bool = False
     """EFA does not need it either."""
-    torchrun_path: Program = "torchrun"
+    torchrun_path: forms.Program = "torchrun"
     workload: Workload | None = None
     """What runs the ranks. Default: the platform's; an Indexed Job for kind ddp."""
     queue: str | None = None
     tracking: Tracking | None = None
     """Trackers that also get the metrics of the run."""
-    priority_class: DnsName | None = None
+    priority_class: forms.DnsName | None = None
     """Default: `megatron-training`; or `megatron-validation`, or a class of your own."""
     keep_days: int = Field(default=7, ge=1, le=365)
     """How long a finished job and its pods stay visible."""
@@ -113,13 +101,13 @@ class Runtime(Model):
 class Job(Model):
     """What every job has."""
 
-    schema_version: SchemaVersion
+    schema_version: forms.SchemaVersion
     kind: str
-    name: DnsLabel = Field(max_length=50)
-    team: DnsLabel | None = None
+    name: forms.DnsLabel = Field(max_length=50)
+    team: forms.DnsLabel | None = None
     """Whose job it is, on a cluster with teams."""
-    pool: DnsLabel | None = None
-    image: Text = "megatron"
+    pool: forms.DnsLabel | None = None
+    image: forms.Text = "megatron"
     """A repository of this cluster (`megatron`, `fsdp`), or any URI with a digest."""
     runtime: Runtime = Runtime()
 
@@ -127,7 +115,7 @@ class Job(Model):
 class GpuJob(Job):
     """A job that takes GPU nodes."""
 
-    pool: DnsLabel
+    pool: forms.DnsLabel
     """A pool of the cluster file."""
     nodes: Positive
     """Each runs one pod."""
@@ -162,7 +150,7 @@ class MegatronBridgeJob(MegatronRun):
     """The same through a Megatron-Bridge recipe."""
 
     kind: Literal["megatron_bridge"]
-    recipe: Recipe
+    recipe: forms.Recipe
     """A function of `megatron.bridge.recipes`, such as `llama31_8b_pretrain_config`."""
     overrides: dict[str, bool | int | float | str] = Field(default_factory=dict)
     """Values of the recipe's configuration by dotted name, such as `ddp.overlap_grad_reduce`."""
@@ -171,10 +159,10 @@ class MegatronBridgeJob(MegatronRun):
 class TorchRun(TrainingJob):
     """What FSDP and DDP have in common."""
 
-    image: Text = "fsdp"
+    image: forms.Text = "fsdp"
     training: FsdpTraining = FsdpTraining()
     data: FsdpData
-    token_secret: DnsName | None = None
+    token_secret: forms.DnsName | None = None
     """Secret whose key `token` is a Hugging Face token, for gated data and tokenizers."""
 
 
@@ -194,7 +182,7 @@ class TorchrunJob(GpuJob):
     """Any program of yours, started by torchrun once for each GPU."""
 
     kind: Literal["torchrun"]
-    image: Text = "fsdp"
+    image: forms.Text = "fsdp"
     program: OwnProgram
     code: Code = Code()
     model: AnyModel | None = None
@@ -210,12 +198,12 @@ class DataPrepJob(Job):
     """Turns JSONL into Megatron's indexed format."""
 
     kind: Literal["data_prep"]
-    input: tuple[Place, ...] = Field(min_length=1)
+    input: tuple[forms.Place, ...] = Field(min_length=1)
     """JSONL files, folders or patterns on the shared file system, or S3 URIs."""
-    output_prefix: AbsolutePath
+    output_prefix: forms.AbsolutePath
     """The data set becomes PREFIX_KEY_document.bin and .idx."""
-    tokenizer: AbsolutePath
-    json_keys: tuple[Text, ...] = Field(default=("text",), min_length=1)
+    tokenizer: forms.AbsolutePath
+    json_keys: tuple[forms.Text, ...] = Field(default=("text",), min_length=1)
     append_eod: bool = True
     add_bos: bool = False
     on_bad_line: Literal["fail", "skip"] = "fail"
@@ -227,14 +215,14 @@ class FetchJob(Job):
     """Brings a model, a tokenizer or data onto the shared file system."""
 
     kind: Literal["fetch"]
-    model: Text | None = None
+    model: forms.Text | None = None
     """A Hugging Face model, its tokenizer included."""
-    tokenizer: Text | None = None
+    tokenizer: forms.Text | None = None
     """Only the tokenizer of a Hugging Face model."""
-    s3_uri: S3Uri | None = None
+    s3_uri: forms.S3Uri | None = None
     """Or everything below an S3 prefix."""
-    directory: AbsolutePath
-    token_secret: DnsName | None = None
+    directory: forms.AbsolutePath
+    token_secret: forms.DnsName | None = None
     """Name of a Kubernetes Secret with the Hugging Face token; mounted as a file."""
 
 
@@ -244,9 +232,9 @@ class ConvertCheckpointJob(Job):
     kind: Literal["convert_checkpoint"]
     direction: Literal["import", "export"]
     """To Megatron's form, or back."""
-    source: AbsolutePath
-    target: AbsolutePath
-    model: Text
+    source: forms.AbsolutePath
+    target: forms.AbsolutePath
+    model: forms.Text
     """The preset that the weights belong to."""
 
 

@@ -12,9 +12,9 @@ from megatron_eks.config import aliases
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Path, choices
+from megatron_eks.config.forms import TABLE
 from megatron_eks.config.job import JOB_KINDS, AnyJob
 from megatron_eks.config.load import Document, Json
-from megatron_eks.config.model import TABLE
 from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.config.problems import finding_of, only_invalid_items
 from megatron_eks.config.scalars import odd_part

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from megatron_eks.config.architecture import AnyModel, Positive
-from megatron_eks.config.model import Model
+from megatron_eks.config.forms import Model
 from megatron_eks.config.training import MegatronTraining, Parallelism
 
 

@@ -20,9 +20,9 @@ from megatron_eks.config.blocks import (
 )
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices
+from megatron_eks.config.forms import FORMATS, PATTERNS, TABLE
 from megatron_eks.config.job import JOB_KINDS
 from megatron_eks.config.load import Document, Place
-from megatron_eks.config.model import FORMATS, PATTERNS, TABLE
 from megatron_eks.config.scalars import odd_part, odd_sign
 
 _PASSWORD = re.compile(r"(?<=//)[^\s/@]+@|(?<=^.)[^\s/@:]+:[^\s/@]+@")

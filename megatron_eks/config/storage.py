@@ -4,18 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from megatron_eks.config.model import (
-    AbsolutePath,
-    FileSystemId,
-    HostName,
-    KmsKeyArn,
-    Model,
-    MountName,
-    RepositoryPath,
-    S3Uri,
-    Subfolder,
-    Zone,
-)
+from megatron_eks.config import forms
+from megatron_eks.config.forms import Model
 
 MOUNT_PATH = "/shared"
 """Where pods see the shared file system, if nothing else is said."""
@@ -24,9 +14,9 @@ MOUNT_PATH = "/shared"
 class DataRepository(Model):
     """An S3 prefix that appears as a directory of the file system."""
 
-    path: RepositoryPath
+    path: forms.RepositoryPath
     """Below the root of the file system: /data is `/shared/data` in a job."""
-    s3_uri: S3Uri
+    s3_uri: forms.S3Uri
     """In the file system's region; who deploys needs `s3:PutBucketPolicy` and the like on it."""
     import_changes: bool = True
     """Objects that are made, changed or deleted later show as well."""
@@ -48,10 +38,10 @@ class DataRepository(Model):
 class ExistingLustre(Model):
     """A file system that this project did not make."""
 
-    id: FileSystemId
-    dns_name: HostName
-    mount_name: MountName
-    path: Subfolder | None = None
+    id: forms.FileSystemId
+    dns_name: forms.HostName
+    mount_name: forms.MountName
+    path: forms.Subfolder | None = None
     """A folder of it that is yours: pods see it as `mount_path`, and nothing beside it."""
 
 
@@ -62,11 +52,11 @@ class Lustre(Model):
     """1200, 2400, or a multiple of 2400; with `efa` of 4,800,000 divided by the throughput."""
     throughput_mbps_per_tib: Literal[125, 250, 500, 1000] = 500
     """MB/s for each TiB of capacity; `scratch_2` always has 200."""
-    mount_path: AbsolutePath = MOUNT_PATH
+    mount_path: forms.AbsolutePath = MOUNT_PATH
     """Where every pod of a job sees it."""
     deployment: Literal["persistent_2", "scratch_2"] = "persistent_2"
     """Replicated inside the zone, or not at all."""
-    availability_zone: Zone | None = None
+    availability_zone: forms.Zone | None = None
     """Default: the first pool's, because traffic between zones is slow and billed."""
     per_zone: bool = False
     """A file system of this size in each zone with a pool; a job sees its pool's."""
@@ -84,7 +74,7 @@ class Storage(Model):
     lustre: Lustre = Lustre()
     efs: bool = False
     """A small shared file system for code and homes, in all zones, at `/efs`."""
-    kms_key_arn: KmsKeyArn | None = None
+    kms_key_arn: forms.KmsKeyArn | None = None
     """Encrypts file systems and bucket in place of a key of this project's; its policy is yours."""
     retain: bool = True
     """Keep file system, bucket and key when their stack is deleted or replaces them."""

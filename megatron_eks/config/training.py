@@ -4,17 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Discriminator, Field, Tag
 
+from megatron_eks.config import forms
 from megatron_eks.config.architecture import Fraction, Natural, Positive
-from megatron_eks.config.model import (
-    AbsolutePath,
-    FileName,
-    Model,
-    ModuleName,
-    Place,
-    RelativePath,
-    S3Uri,
-    Text,
-)
+from megatron_eks.config.forms import Model
 
 # Tokens of a corpus: more than the programs' counters of 32 bits hold.
 Positive64 = Annotated[int, Field(ge=1, le=10**15)]
@@ -79,22 +71,22 @@ class Blend(Model):
     """One corpus of a mixture."""
 
     weight: float = Field(gt=0)
-    prefix: AbsolutePath
+    prefix: forms.AbsolutePath
 
 
 class MegatronData(Model):
     """Indexed data sets, named without `.bin` and `.idx`."""
 
-    prefix: AbsolutePath | None = None
+    prefix: forms.AbsolutePath | None = None
     """One corpus; or `blend`."""
     blend: tuple[Blend, ...] | None = Field(default=None, min_length=1)
     corpus_tokens: Positive64 | None = Field(default=None, exclude=True)
     """What the corpora hold together, as `prepare_data` counted it: for the number of epochs."""
     split: tuple[Annotated[float, Field(ge=0)], ...] = (98, 2, 0)
     """Shares of training, validation and test."""
-    tokenizer: AbsolutePath
+    tokenizer: forms.AbsolutePath
     """A folder with a Hugging Face tokenizer."""
-    cache_dir: AbsolutePath | None = None
+    cache_dir: forms.AbsolutePath | None = None
     """Where Megatron keeps its shuffled indices; default: beside the data."""
     num_workers: Natural = 8
 
@@ -107,8 +99,8 @@ class MegatronData(Model):
 class Checkpoint(Model):
     """Where a run saves and resumes, and what it starts from."""
 
-    directory: AbsolutePath
-    pretrained: AbsolutePath | None = None
+    directory: forms.AbsolutePath
+    pretrained: forms.AbsolutePath | None = None
     """Base weights of continued pre-training; read only while `directory` holds no checkpoint."""
     interval: Positive = 500
     """Iterations between two checkpoints. Left out, the plan takes the interval that loses the
@@ -117,7 +109,7 @@ class Checkpoint(Model):
     """Older complete checkpoints are deleted."""
     format: Literal["torch_dist", "torch"] = "torch_dist"
     async_save: bool = True
-    s3_uri: S3Uri | None = None
+    s3_uri: forms.S3Uri | None = None
     """Where whole checkpoints are copied to as well, the last `keep_last`: a prefix of this job's
     own."""
 
@@ -164,11 +156,11 @@ AnyTraining = Annotated[
 class FsdpData(Model):
     """What FSDP and DDP train on."""
 
-    dataset: Place
+    dataset: forms.Place
     """A Hugging Face name, the path of a JSONL file, or the prefix of an indexed data set."""
     configuration: str | None = None
     """Of a Hugging Face data set, such as `en`."""
-    tokenizer: Place
+    tokenizer: forms.Place
     """A folder, or a Hugging Face name."""
     corpus_tokens: Positive64 | None = Field(default=None, exclude=True)
     """What the data set holds: for the number of epochs."""
@@ -178,11 +170,11 @@ class FsdpData(Model):
 class OwnProgram(Model):
     """What each rank runs: exactly one of script, module and command."""
 
-    script: RelativePath | None = None
+    script: forms.RelativePath | None = None
     """A Python file below the job file's folder; its folder goes to the pods with it."""
-    module: ModuleName | None = None
+    module: forms.ModuleName | None = None
     """What `python -m` finds in the image, or in the folder of `code`."""
-    command: tuple[Text, ...] | None = Field(default=None, min_length=1)
+    command: tuple[forms.Text, ...] | None = Field(default=None, min_length=1)
     """A program of the image and its arguments."""
     args: tuple[str, ...] = ()
     """Arguments of the script or module."""
@@ -191,20 +183,20 @@ class OwnProgram(Model):
 class Code(Model):
     """The folder that goes to the pods, without an image build."""
 
-    path: RelativePath | None = None
+    path: forms.RelativePath | None = None
     """Below the job file's folder, `.` for all of it. Default: the script's folder."""
-    exclude: tuple[Text, ...] = ()
+    exclude: tuple[forms.Text, ...] = ()
     """What stays here, in the patterns of .gitignore, beside what .gitignore itself names."""
 
 
 class OwnCheckpoint(Model):
     """Where a program of yours saves, so that its checkpoints are looked after."""
 
-    directory: AbsolutePath
+    directory: forms.AbsolutePath
     """Each checkpoint is a folder in it, whose name ends in its step: checkpoint-500."""
-    complete_marker: FileName
+    complete_marker: forms.FileName
     """The file that a save writes last, such as .metadata or trainer_state.json."""
     keep_last: Positive | None = None
     """Older complete checkpoints are deleted. Default: the program's own business."""
-    s3_uri: S3Uri | None = None
+    s3_uri: forms.S3Uri | None = None
     """Where complete checkpoints are copied to as well: a prefix of this job's own."""
