@@ -57,7 +57,7 @@ class ClusterStack(BaseStack):
                 subnet=place.private_subnets[pool.zone],
                 security_groups=self.security_groups,
                 tags=instance_tags(f"{plan.name}-{pool.name}", plan.tags),
-                setup=plan.node_setup,
+                egress=plan.platform.egress,
             )
             addons.precede(gpu.nodegroup)
         if plan.scaled_pools:
@@ -171,7 +171,7 @@ class ClusterStack(BaseStack):
 
     def _system_nodegroup(self) -> eks.CfnNodegroup:
         nodes = self._plan.system_nodes
-        user_data = system_user_data(self._plan.node_setup)
+        user_data = system_user_data(self._plan.platform.egress)
         template = ec2.CfnLaunchTemplate(
             self,
             "SystemLaunchTemplate",

@@ -8,8 +8,9 @@ from aws_cdk import aws_eks as eks
 from constructs import Construct
 
 from megatron_eks.catalog.node_repair import CONDITION, FATAL_REASONS
+from megatron_eks.plan.cluster.egress import Egress
 from megatron_eks.plan.cluster.platform import GPU_TAINT
-from megatron_eks.plan.cluster.pools import NODE_GROUP_CEILING, NodeSetup, PoolPlan
+from megatron_eks.plan.cluster.pools import NODE_GROUP_CEILING, PoolPlan
 from megatron_eks.stacks.launch_template import market, metadata_options, reservation, root_volume
 from megatron_eks.stacks.user_data import gpu_user_data
 
@@ -31,10 +32,10 @@ class PlannedNodegroup(Construct):
         subnet: str,
         security_groups: Sequence[str],
         tags: Sequence[ec2.CfnLaunchTemplate.TagSpecificationProperty],
-        setup: NodeSetup,
+        egress: Egress,
     ) -> None:
         super().__init__(scope, construct_id)
-        user_data = gpu_user_data(pool, setup)
+        user_data = gpu_user_data(pool, egress)
         template = self._launch_template(pool, security_groups, tags, user_data)
         self.launch_template = template
         """What its nodes are launched from."""

@@ -105,7 +105,7 @@ class GpuNodegroup(PlannedNodegroup):
             subnet=subnet_id,
             security_groups=security_group_ids,
             tags=instance_tags(plan.pools[0].name, plan.tags),
-            setup=plan.node_setup,
+            egress=plan.platform.egress,
         )
 
 

@@ -4,7 +4,8 @@ import json
 from email.mime.multipart import MIMEMultipart
 from email.mime.nonmultipart import MIMENonMultipart
 
-from megatron_eks.plan.cluster.pools import NodeSetup, PoolPlan
+from megatron_eks.plan.cluster.egress import Egress
+from megatron_eks.plan.cluster.pools import PoolPlan
 
 # A fixed one: the standard library's is random, and would renew the launch template at each synth.
 _BOUNDARY = "megatron-eks"
@@ -35,12 +36,12 @@ cd configure-efa-fsx-lustre-client
 """
 
 
-def gpu_user_data(pool: PoolPlan, setup: NodeSetup) -> str:
+def gpu_user_data(pool: PoolPlan, egress: Egress) -> str:
     """Return MIME text with one NodeConfig; EKS adds the cluster's part to it.
 
     EKS User Guide, "Customize managed nodes with launch templates", and nodeadm's API v1alpha1.
     """
-    scripts = [_LUSTRE_EFA] if pool.name in setup.lustre_efa_pools else []
+    scripts = [_LUSTRE_EFA] if pool.lustre_efa else []
     spec: dict[str, dict[str, object]] = {
         # One fast volume of all NVMe disks, for container images, emptyDir and logs too.
         **(
@@ -50,23 +51,23 @@ def gpu_user_data(pool: PoolPlan, setup: NodeSetup) -> str:
         ),
         "kubelet": {"config": {"maxPods": pool.max_pods}},
     }
-    return _message(spec, setup, *scripts)
+    return _message(spec, egress, *scripts)
 
 
-def system_user_data(setup: NodeSetup) -> str | None:
+def system_user_data(egress: Egress) -> str | None:
     """Return the same for nodes that need no settings of their own; None where nothing is said."""
-    if not setup.variables and setup.ca_bundle is None:
+    if not egress.node_variables and egress.ca_bundle is None:
         return None
-    return _message({}, setup)
+    return _message({}, egress)
 
 
-def _message(spec: dict[str, dict[str, object]], setup: NodeSetup, *scripts: str) -> str:
-    if setup.variables:
-        spec.setdefault("instance", {})["environment"] = {"default": dict(setup.variables)}
+def _message(spec: dict[str, dict[str, object]], egress: Egress, *scripts: str) -> str:
+    if egress.node_variables:
+        spec.setdefault("instance", {})["environment"] = {"default": dict(egress.node_variables)}
     message = MIMEMultipart("mixed", _BOUNDARY)
-    if setup.ca_bundle is not None:
+    if egress.ca_bundle is not None:
         # First, because what follows may download through a proxy with such a certificate.
-        message.attach(_script(_TRUST.format(certificates=setup.ca_bundle.strip())))
+        message.attach(_script(_TRUST.format(certificates=egress.ca_bundle.strip())))
     for script in scripts:
         message.attach(_script(script))
     part = MIMENonMultipart("application", "node.eks.aws")

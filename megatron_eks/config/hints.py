@@ -1,11 +1,14 @@
 """What to write instead of a key or value that is refused, where no table of words can say it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path as File
+
+import yaml
 
 from megatron_eks.catalog.bridge_recipes import RECIPES
 from megatron_eks.catalog.tables import entries
-from megatron_eks.config import aliases
 from megatron_eks.config.errors import Path
 from megatron_eks.config.forms import PATTERNS, TABLE
 from megatron_eks.config.scalars import as_text
@@ -20,6 +23,50 @@ _SWITCHES = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "fa
 _FETCHED = frozenset({"pretrained", "source", "tokenizer"})
 _HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 _INSTANCE_TYPE = re.compile(r"[a-z0-9-]+\.(metal|[0-9]*x?large)")
+
+
+# POSIX, "Environment Variables": uppercase letters, digits and '_'.
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
+# A type of EC2, such as p6-b200.48xlarge.
+_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
+
+
+@cache
+def _tables(of: str) -> Mapping[str, Mapping[str, str]]:
+    """Return the remedy of each word of `keys`, by a key of their block, or of `values`."""
+    text = File(__file__).with_name("aliases.yaml").read_text(encoding="utf-8")
+    return {
+        name: {
+            _plain(word): remedy for remedy, words in table.items() for word in str(words).split()
+        }
+        for name, table in yaml.safe_load(text)[of].items()
+    }
+
+
+def _plain(word: object) -> str:
+    return re.sub(r"[-_ .]", "", str(word)).lower()
+
+
+def of_value(key: str, value: object) -> str | None:
+    """Say which of a key's values is meant by a word or number that others have for it."""
+    return _tables("values").get(key, {}).get(_plain(value))
+
+
+def of_option(option: str) -> str | None:
+    """Say what stands in a job file for an option that Megatron does not have."""
+    return _tables("options")["extra_args"].get(_plain(option))
+
+
+def of_other_tool(key: str, known: Iterable[str]) -> str | None:
+    """Say what stands here for a key that another tool has, whatever its spelling."""
+    if _VARIABLE.fullmatch(key) and not {"env", "runtime"}.isdisjoint(known):
+        block = "env" if "env" in known else "runtime.env"
+        return f"use {block}: {key} is a variable of the environment"
+    if _TYPE.fullmatch(key) and "instance_hour" in known:
+        return f"use instance_hour: {{{key}: ...}}"
+    plain = _plain(key)
+    tables = (table for name, table in _tables("keys").items() if name in known)
+    return next((table[plain] for table in tables if plain in table), None)
 
 
 def of_no_value(key: str) -> str | None:
@@ -140,7 +187,7 @@ def of_shape(kind: str, value: object, path: Path, keys: Keys) -> str | None:
     """Say what to write where a value of another shape stands, by the kind of pydantic's error."""
     name = path[-1] if path else ""
     if name in {"capacity", "source"} and isinstance(value, str):
-        kind_of = (aliases.of_value("type", value) or value).removeprefix("write ")
+        kind_of = (of_value("type", value) or value).removeprefix("write ")
         known = re.search(PATTERNS["reservation"], value)
         of_id = f"reservation, id: {value}" if known else kind_of
         return f"write {name}: {{type: {of_id}}}"

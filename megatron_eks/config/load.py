@@ -155,7 +155,9 @@ class _Reader:
         if isinstance(event, yaml.ScalarEvent):
             value = self._resolve(event.value) if plain else str(event.value)
         elif isinstance(event, yaml.SequenceStartEvent):
-            value = self._sequence(path)
+            value = []
+            while not isinstance(entry := self._next(), yaml.SequenceEndEvent):
+                value.append(self._value(entry, (*path, len(value))))
         else:
             value = self._mapping(path)
         value = self._tagged(event, value, path)
@@ -173,12 +175,6 @@ class _Reader:
             line = event.start_mark.line + 1
             self._refuse(line, path, Code.YAML_SYNTAX, found, "remove it")
         return _intrinsic(event.tag, value)
-
-    def _sequence(self, path: Path) -> Json:
-        items: list[Json] = []
-        while not isinstance(event := self._next(), yaml.SequenceEndEvent):
-            items.append(self._value(event, (*path, len(items))))
-        return items
 
     def _mapping(self, path: Path) -> Json:
         result: dict[str, Json] = {}

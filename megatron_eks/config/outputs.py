@@ -178,10 +178,7 @@ def read_outputs(
     parts = ("Network", "Storage", "Images", "Cluster", "Observability", "Platform")
     foreign = [name for name in stacks if name not in {f"{cluster}-{part}" for part in parts}]
     if foreign:
-        code, found = (
-            Code.OUTPUTS_OF_ANOTHER_CLUSTER,
-            f"this stack is not one of cluster {cluster!r}",
-        )
+        code, found = Code.OUTPUTS_OF_ANOTHER_CLUSTER, f"no stack of cluster {cluster!r}"
         findings.append(Finding(code, (foreign[0],), found, _REMEDY))
     values: dict[str, str] = {}
     keys = _image_keys(fallback)
@@ -224,14 +221,13 @@ def _outputs(
     if existing is not None:
         own = (existing.id, existing.dns_name, existing.mount_name)
         file_systems = (Lustre(*own, preview=False),)
-    efs_id, access_point = (values.get(key, "") for key in ("EfsId", "EfsAccessPointId"))
-    efs = Efs("fs-preview", "fsap-preview", preview=True)
-    if efs_id and access_point:
-        efs = Efs(efs_id, access_point, preview=False)
+    efs_id, point = (values.get(key) for key in ("EfsId", "EfsAccessPointId"))
+    known = efs_id is not None and point is not None
+    efs = Efs(efs_id or "fs-preview", point or "fsap-preview", preview=not known)
     images = {}
     for name, key in _image_keys(fallback).items():
         uri = values.get(key) or f"{PLACEHOLDER_HOST}/{fallback[name]}"
-        images[name] = Image(uri, preview=not _DIGEST.fullmatch(uri))
+        images[name] = Image(uri, preview=not is_digest(uri))
     role, bucket = (values.get(key) for key in ("JobRoleArn", "BucketName"))
     roles = {key: arn for key, arn in values.items() if key.startswith("JobRoleArn")}
     watch = {key: values[key] for key in ("AlarmTopicArn", "PrometheusUrl") if key in values}

@@ -2,17 +2,17 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from megatron_eks.catalog.tables import entries
-from megatron_eks.config import aliases
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Path, choices
 from megatron_eks.config.forms import TABLE
+from megatron_eks.config.hints import of_value
 from megatron_eks.config.job import JOB_KINDS, AnyJob
 from megatron_eks.config.load import Document, Json
 from megatron_eks.config.prediction import PredictionFile
@@ -29,7 +29,9 @@ _MEANT = re.compile(r"did you mean '([^']+)'\?")
 
 def parse_cluster(document: Document) -> tuple[ClusterConfig | None, list[Finding]]:
     """Return the cluster configuration, or None with the reasons."""
-    return _parse(document, ClusterConfig, cluster_unsupported)
+    config, findings = _parse(document, ClusterConfig)
+    later = cluster_unsupported(config) if config else ()
+    return config, [*findings, *document.locate(later)]
 
 
 def parse_job(document: Document) -> tuple[AnyJob | None, list[Finding]]:
@@ -45,7 +47,7 @@ def parse_job(document: Document) -> tuple[AnyJob | None, list[Finding]]:
         found, remedy, code = "'kind' is missing", ", ".join(sorted(JOB_KINDS)), Code.MISSING_KEY
         unknown = Finding(code, ("kind",), found, f"add one of: {remedy}")
     else:
-        remedy = aliases.of_value("kind", kind) or choices(str(kind), JOB_KINDS)
+        remedy = of_value("kind", kind) or choices(str(kind), JOB_KINDS)
         unknown = Finding(Code.NOT_ALLOWED, ("kind",), f"unknown kind {kind!r}", remedy)
     return None, [*document.findings, *document.locate([unknown])]
 
@@ -55,11 +57,7 @@ def parse_prediction(document: Document) -> tuple[PredictionFile | None, list[Fi
     return _parse(document, PredictionFile)
 
 
-def _parse(
-    document: Document,
-    model: type[M],
-    refused: Callable[[M], Iterator[Finding]] = lambda _: iter(()),
-) -> tuple[M | None, list[Finding]]:
+def _parse(document: Document, model: type[M]) -> tuple[M | None, list[Finding]]:
     findings = list(document.findings)
     if not isinstance(document.value, dict):
         return None, findings
@@ -82,7 +80,10 @@ def _parse(
         ]
         # Beside another form, which comes later, the keys of the known one are not missing.
         later = {each.path[:-1] for each in translated if each.code is Code.NOT_SUPPORTED_YET}
-        without = {path for each in translated for path in _meant_by(each)} | later - {()}
+        # Nor is the key that an unknown one stands for.
+        unknown = (each for each in translated if each.code is Code.UNKNOWN_KEY)
+        meant = ((each.path, _MEANT.match(each.remedy)) for each in unknown)
+        without = {(*path[:-1], word[1]) for path, word in meant if word} | later - {()}
         told = [
             each
             for each in translated
@@ -91,13 +92,7 @@ def _parse(
         ]
         # Each kind that a value may have refuses it for the same reason.
         return None, [*findings, *document.locate(dict.fromkeys(told))]
-    return parsed, [*findings, *document.locate(refused(parsed))]
-
-
-def _meant_by(found: Finding) -> Iterator[Path]:
-    """Yield the key that an unknown one stands for; it is not missing as well."""
-    if found.code is Code.UNKNOWN_KEY and (meant := _MEANT.match(found.remedy)):
-        yield (*found.path[:-1], meant[1])
+    return parsed, findings
 
 
 _FOREIGN = dict(entries(TABLE["foreign"]))

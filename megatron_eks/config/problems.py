@@ -1,7 +1,7 @@
 """Every pydantic error as a finding in the user's words."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,15 +9,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from megatron_eks.catalog.tables import by_name, entries
-from megatron_eks.config import aliases, hints
-from megatron_eks.config.blocks import (
-    block_at,
-    data_path,
-    elsewhere,
-    fields_at,
-    other_types,
-    pattern_at,
-)
+from megatron_eks.config import blocks, hints
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices
 from megatron_eks.config.forms import FORMATS, PATTERNS, TABLE
@@ -31,13 +23,16 @@ _PATHS = {PATTERNS["absolute_path"], PATTERNS["relative_path"]}
 _HARMLESS = 5
 """No longer value of a variable is quoted: 1, true, INFO."""
 _HIDDEN = "..."
+_YAML_WORDS = {"True": "true", "False": "false", "None": "null"}
+_RANGES = {kind: said.split(" | ") for kind, said in entries(TABLE["ranges"])}
+_TYPES = by_name(TABLE["types"])
 # The blocks of a training job whose keys other tools have at the top.
 _BLOCKS = ("parallelism", "training", "checkpoint", "data", "model", "runtime")
 
 
 def finding_of(detail: ErrorDetails, document: Document, model: type[BaseModel] | None) -> Finding:
     """Write one pydantic error as a finding."""
-    path = data_path(detail["loc"], document.value)
+    path = blocks.data_path(detail["loc"], document.value)
     if detail["type"] == "extra_forbidden":
         return _unknown_key(path, document, model)
     place = document.places.get(path)
@@ -75,35 +70,29 @@ def _unknown_key(path: Path, document: Document, model: type[BaseModel] | None) 
     name = str(path[-1])
     if path[-2:] in {("capacity", "ids"), ("capacity", "blocks")}:
         return Finding(Code.NOT_SUPPORTED_YET, path, *hints.SEVERAL_RESERVATIONS)
-    known = fields_at(model, path[:-1], document.value)
+    known = blocks.fields_at(model, path[:-1], document.value)
     remedy = (
         hints.of_no_value(name)
         or odd_sign(name)
-        or aliases.of_other_tool(name, known)
-        or other_types(model, path, document.value)
-        or elsewhere(model, path)
-        or _other_kinds(path, model)
-        or _other_blocks(path, model)
+        or hints.of_other_tool(name, known)
+        or blocks.other_types(model, path, document.value)
+        or blocks.elsewhere(model, path)
+        or (model in JOB_KINDS.values() and _of_other_jobs(path, model))
         or choices(name, known)
     )
     return Finding(Code.UNKNOWN_KEY, path, f"unknown key {name!r}", remedy)
 
 
-def _other_kinds(path: Path, model: type[BaseModel] | None) -> str | None:
-    """Say which kinds of jobs have a key that stands at the top of another one."""
+def _of_other_jobs(path: Path, model: type[BaseModel] | None) -> str | None:
+    """Say which kinds of jobs have a key of the top, or in which block other tools' word is one."""
     kinds = [kind for kind, each in JOB_KINDS.items() if path[0] in each.model_fields]
-    if len(path) > 1 or not kinds or model not in JOB_KINDS.values():
-        return None
-    return f"remove it: it belongs to kind {', '.join(kinds)}"
-
-
-def _other_blocks(path: Path, model: type[BaseModel] | None) -> str | None:
-    """Say which block of a training job has what other tools write at the top, or elsewhere."""
-    if model is None or model not in JOB_KINDS.values() or len(path) > len(("block", "key")):
+    if len(path) == 1 and kinds:
+        return f"remove it: it belongs to kind {', '.join(kinds)}"
+    if model is None or len(path) > len(("block", "key")):
         return None
     for block in [each for each in _BLOCKS if each in model.model_fields and each != path[0]]:
-        remedy = aliases.of_other_tool(str(path[-1]), fields_at(model, (block,), None))
-        if remedy:
+        known = blocks.fields_at(model, (block,), None)
+        if remedy := hints.of_other_tool(str(path[-1]), known):
             use = re.match(r"use ([a-z_]+)(.*)", remedy)
             return f"use {block}.{use[1]}{use[2]}" if use and "." not in use[1] else remedy
     return None
@@ -114,18 +103,22 @@ def _wrong_value(
 ) -> Finding:
     kind, context = detail["type"], detail.get("ctx", {})
     shown = _shown(detail["input"])
-    if kind in _PRESENCE:
-        return _PRESENCE[kind](path, context, detail["input"])
+    if kind == "missing":
+        return _missing(path)
+    if kind.startswith("union_tag"):
+        return _wrong_tag(path, context)
+    if kind == "literal_error":
+        return _not_a_choice(path, str(context["expected"]), detail["input"])
     if kind == "string_pattern_mismatch":
         return _wrong_format(path, str(detail["input"]), context["pattern"])
     if kind in _RANGES:
         word, key = _RANGES[kind]
         remedy = f"use {word} {context[key]}{hints.unit_of(str(path[-1]))}"
+        found = f"{shown} is out of range"
         if key.endswith("length"):
             unit = "characters" if isinstance(detail["input"], str) else "entries"
             found = f"{shown} has {len(detail['input'])} {unit}"
-            return Finding(Code.OUT_OF_RANGE, path, found, remedy)
-        return Finding(Code.OUT_OF_RANGE, path, f"{shown} is out of range", remedy)
+        return Finding(Code.OUT_OF_RANGE, path, found, remedy)
     return _wrong_type(path, detail, place, model)
 
 
@@ -144,7 +137,7 @@ def _not_yet(path: Path, value: object, model: type[BaseModel] | None) -> tuple[
     """Say which shape of a value is for a later release."""
     if path[-2:] == ("capacity", "id") and isinstance(value, list):
         return hints.SEVERAL_RESERVATIONS
-    if path == ("model",) and isinstance(value, dict) and "direction" in block_at(model, ()):
+    if path == ("model",) and isinstance(value, dict) and "direction" in blocks.block_at(model, ()):
         found = "a conversion of a model that is spelt out is not supported yet"
         return found, "name a preset, or run Megatron-Bridge's own program as a torchrun job"
     return None
@@ -165,12 +158,12 @@ def _wrong_type(
     if kind == "string_type" and place and place.raw and not isinstance(value, dict | list):
         found = f"{place.raw} without quotes is not a text"
         # With quotes it would be one, and as wrong.
-        pattern = pattern_at(model, path)
+        pattern = blocks.pattern_at(model, path)
         quoted = pattern is None or (re.search(pattern, place.raw) and value is not True)
         remedy = f'write "{place.raw}" in quotes' if quoted else FORMATS[str(pattern)]
         return Finding(Code.UNQUOTED, path, found, remedy)
     remedy = _TYPES.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
-    remedy = hints.of_shape(kind, value, path, block_at(model, path)) or remedy
+    remedy = hints.of_shape(kind, value, path, blocks.block_at(model, path)) or remedy
     if isinstance(value, str):
         remedy = hints.of_word(kind, value, str(path[-1])) or remedy
     elif path[:-1] == ("overrides",):
@@ -179,45 +172,30 @@ def _wrong_type(
     return Finding(Code.WRONG_TYPE, path, f"{_shown(value)} has the wrong type", remedy)
 
 
-def _missing(path: Path, _context: Mapping[str, Any], _value: object) -> Finding:
+def _missing(path: Path) -> Finding:
     name = str(path[-1])
     remedy = f"add `{name}:`; docs/configuration.md explains it"
     return Finding(Code.MISSING_KEY, path, f"{name!r} is missing", remedy)
 
 
-def _missing_tag(path: Path, context: Mapping[str, Any], value: object) -> Finding:
+def _wrong_tag(path: Path, context: Mapping[str, Any]) -> Finding:
     name = str(context["discriminator"]).strip("'")
-    return _missing((*path, name), context, value)
-
-
-def _unknown_tag(path: Path, context: Mapping[str, Any], _value: object) -> Finding:
-    name, tag = str(context["discriminator"]).strip("'"), str(context["tag"])
+    if "tag" not in context:
+        return _missing((*path, name))
+    tag = str(context["tag"])
     allowed = [option.strip("' ") for option in str(context["expected_tags"]).split(",")]
-    meant = aliases.of_value(name, tag)
+    meant = hints.of_value(name, tag)
     known = meant if meant and meant.removeprefix("write ") in allowed else choices(tag, allowed)
     return Finding(Code.NOT_ALLOWED, (*path, name), f"unknown {name} {tag!r}", known)
 
 
-def _not_a_choice(path: Path, context: Mapping[str, Any], value: object) -> Finding:
-    options = str(context["expected"]).replace(" or ", ", ").split(", ")
+def _not_a_choice(path: Path, expected: str, value: object) -> Finding:
+    options = expected.replace(" or ", ", ").split(", ")
     words = [_YAML_WORDS.get(option, option).strip("' ") for option in options]
-    if isinstance(value, str) and value in words:
-        remedy = f"write {value} without quotes"
-    else:
-        remedy = aliases.of_value(str(path[-1]), value) or choices(str(value), words)
+    remedy = f"write {value} without quotes"
+    if not isinstance(value, str) or value not in words:
+        remedy = hints.of_value(str(path[-1]), value) or choices(str(value), words)
     return Finding(Code.NOT_ALLOWED, path, f"{_shown(value)} is not allowed", remedy)
-
-
-_YAML_WORDS = {"True": "true", "False": "false", "None": "null"}
-
-_PRESENCE: dict[str, Callable[[Path, Mapping[str, Any], object], Finding]] = {
-    "missing": _missing,
-    "union_tag_not_found": _missing_tag,
-    "union_tag_invalid": _unknown_tag,
-    "literal_error": _not_a_choice,
-}
-_RANGES = {kind: said.split(" | ") for kind, said in entries(TABLE["ranges"])}
-_TYPES = by_name(TABLE["types"])
 
 
 def only_invalid_items(detail: ErrorDetails) -> bool:

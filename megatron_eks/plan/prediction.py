@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, warning
+from megatron_eks.config.errors import Finding, has_errors, warning
 from megatron_eks.config.prediction import PredictedTraining, PredictionFile
 from megatron_eks.plan.jobs.extra_args import unknown_option
 from megatron_eks.plan.jobs.layout import Sizes, check_sizes
@@ -116,26 +116,25 @@ def predict(wanted: PredictionFile) -> Prediction:
 
 def savings(wanted: PredictionFile, found: Prediction) -> Iterator[tuple[str, int]]:
     """Yield single changes that take less memory, and how many bytes less, cheapest first."""
-    parallelism, training = wanted.parallelism, wanted.training
-    changes: list[tuple[str, str, dict[str, object]]] = [
-        ("training.micro_batch_size: 1", "training", {"micro_batch_size": 1}),
-        ("distributed_optimizer: true", "parallelism", {"distributed_optimizer": True}),
-        ("training.sharding: full", "training", {"sharding": "full"}),
-    ]
-    for name in ("expert", "tensor", "context", "pipeline"):
-        twice = 2 * getattr(parallelism, name)
-        text = f"parallelism.{name}: {twice}"
-        changes.append((text, "parallelism", {name: twice}))
-    again: dict[str, object] = {"recompute": "full", "activation_checkpointing": None}
-    changes.append(("training.recompute: full", "training", again))
-    for text, block, change in changes:
-        values = (training if block == "training" else parallelism).model_copy(update=change)
+    sizes = ("expert", "tensor", "context", "pipeline")
+    changes = {
+        "training.micro_batch_size": 1,
+        "parallelism.distributed_optimizer": True,
+        "training.sharding": "full",
+        **{f"parallelism.{name}": 2 * getattr(wanted.parallelism, name) for name in sizes},
+        "training.recompute": "full",
+    }
+    for key, value in changes.items():
+        block, _, name = key.partition(".")
+        # The other name of recomputation would win.
+        change = {name: value} | ({"activation_checkpointing": None} if name == "recompute" else {})
+        values = getattr(wanted, block).model_copy(update=change)
         option = wanted.model_copy(update={block: values})
-        if any(each.level is Level.ERROR for each in check_prediction(option)):
+        if has_errors(check_prediction(option)):
             continue
         saved = found.memory.per_gpu_bytes - predict(option).memory.per_gpu_bytes
         if saved > 0:
-            yield text, saved
+            yield f"{key}: {str(value).lower()}", saved
 
 
 def _complete(wanted: PredictionFile) -> str | ModelSpec:

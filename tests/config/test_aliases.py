@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from megatron_eks.config.aliases import of_other_tool
+from megatron_eks.config.hints import of_other_tool
 
 CONFIG = Path(__file__).parents[2] / "megatron_eks" / "config"
 

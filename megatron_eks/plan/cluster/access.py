@@ -41,12 +41,9 @@ def check_access(config: ClusterConfig) -> Iterator[Finding]:
     yield from check_listed_once(("access", "public_cidrs"), access.public_cidrs)
     made = config.existing_cluster is None
     if made and not access.public_cidrs and access.private_route is None:
-        yield Finding(
-            Code.NO_WAY_IN,
-            ("access", "public_cidrs"),
-            "no address range: the API endpoint is private, and no way into the VPC is named",
-            "list your address range, or set access.private_route: vpn, ssm_bastion or cloudshell",
-        )
+        found = "no address range: the API endpoint is private, and no way into the VPC is named"
+        remedy = "list your range, or set access.private_route: vpn, ssm_bastion or cloudshell"
+        yield Finding(Code.NO_WAY_IN, ("access", "public_cidrs"), found, remedy)
 
 
 def check_roles(path: Path, roles: Sequence[str], whose: str) -> Iterator[Finding]:
@@ -76,14 +73,12 @@ def _public_cidr(path: Path, cidr: str) -> Iterator[Finding]:
     elif any(network.subnet_of(known) for known in _DOCUMENTATION_NETWORKS):
         yield _documentation(path, cidr, "the address range people connect from")
     elif not network.is_global or network.is_multicast:
-        found = f"nobody connects from an address of {cidr}"
-        yield Finding(Code.CIDR, path, found, outward)
+        yield Finding(Code.CIDR, path, f"nobody connects from an address of {cidr}", outward)
 
 
 def _documentation(path: Path, value: str, meaning: str) -> Finding:
-    found = f"{value} is a documentation value"
     remedy = f"replace it with {meaning} before deploying"
-    return warning(Code.DOCUMENTATION_VALUE, path, found, remedy)
+    return warning(Code.DOCUMENTATION_VALUE, path, f"{value} is a documentation value", remedy)
 
 
 _LONGEST_ROLE, _LONGEST_ROLE_PATH = 64, 512  # IAM API, Role: RoleName and Path
@@ -92,7 +87,6 @@ _SSO_PATH = "aws-reserved/sso.amazonaws.com/"
 
 def _role(path: Path, arn: str) -> Iterator[Finding]:
     place, _, name = arn.split(":role/", 1)[1].rpartition("/")
-    found = remedy = ""
     if not name or len(name) > _LONGEST_ROLE or len(place) > _LONGEST_ROLE_PATH:
         found = f"the last part names the role with {len(name)} characters; IAM takes 1 to 64"
         remedy = "use the ARN that `aws iam get-role` prints"
@@ -104,5 +98,6 @@ def _role(path: Path, arn: str) -> Iterator[Finding]:
         # aws-auth ConfigMap.
         found = f"{name} is a role of IAM Identity Center, whose ARN has a path"
         remedy = f"use ...:role/{_SSO_PATH}[REGION/]{name}, as `aws iam get-role` prints it"
-    if found:
-        yield Finding(Code.ROLE, path, found, remedy)
+    else:
+        return
+    yield Finding(Code.ROLE, path, found, remedy)

@@ -33,18 +33,14 @@ def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
                 yield Finding(Code.CAPACITY_BLOCK_TYPE, (*path, "capacity", "type"), found, remedy)
         if isinstance(capacity, Reservation | CapacityBlock):
             if pool.placement_group is True:
-                found = (
-                    "a new placement group holds nothing of a reservation that was made before it"
-                )
+                found = "a new placement group holds nothing of a reservation made before it"
                 remedy = "use auto: reserved nodes stand where their reservation is"
                 yield Finding(Code.PLACEMENT_GROUP, (*path, "placement_group"), found, remedy)
             # A group may hold reservations of several types and zones.
             owner, place = pool, (*path, "capacity", "id")
             if is_group(capacity.id):
-                effect = "holds no reservation"
-                yield from check_arn_region(
-                    place, capacity.id, config.region, "resource group", effect
-                )
+                thing, effect = "resource group", "holds no reservation"
+                yield from check_arn_region(place, capacity.id, config.region, thing, effect)
             else:
                 owner = owners.setdefault(capacity.id, pool)
             yield from _shared(place, capacity.id, pool, owner)
@@ -59,9 +55,7 @@ def _window(path: Path, block: CapacityBlock, today: date) -> Iterator[Finding]:
         found = f"the Capacity Block ended on {end:%Y-%m-%d}: EC2 starts no node in it"
         remedy = "name a new block and its end, or remove the pool"
     elif days > _FARTHEST_END_DAYS:
-        found = (
-            f"no Capacity Block ends on {end:%Y-%m-%d}: AWS sells them 8 weeks ahead, for 182 days"
-        )
+        found = f"no block ends on {end:%Y-%m-%d}: AWS sells them 8 weeks ahead, for 182 days"
         remedy = "use the end that `aws ec2 describe-capacity-reservations` prints"
     elif days <= _BLOCK_WARNING_DAYS:
         when, level = {0: "today", 1: "tomorrow"}.get(days, f"in {days} days"), Level.WARNING

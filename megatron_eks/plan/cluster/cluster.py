@@ -28,14 +28,7 @@ from megatron_eks.plan.cluster.network import (
 )
 from megatron_eks.plan.cluster.observability import check_observability
 from megatron_eks.plan.cluster.platform import PlatformPlan, check_namespace, plan_platform
-from megatron_eks.plan.cluster.pools import (
-    NodeSetup,
-    PoolPlan,
-    check_pools,
-    plan_node_setup,
-    plan_pool,
-    plan_system_nodes,
-)
+from megatron_eks.plan.cluster.pools import PoolPlan, check_pools, plan_pools, plan_system_nodes
 from megatron_eks.plan.cluster.queues import QueuePlan, check_scaling, plan_queues
 from megatron_eks.plan.cluster.releases import check_ami_releases, check_version
 from megatron_eks.plan.cluster.storage import StoragePlan, check_key, check_mount_path, plan_storage
@@ -100,7 +93,6 @@ class ClusterPlan:
     teams: tuple[TeamPlan, ...]
     observability: Observability | None
     """None: no metrics, alarms and budget."""
-    node_setup: NodeSetup
     prices: PriceList
     tags: Mapping[str, str]
     permissions_boundary_arn: str | None
@@ -200,7 +192,7 @@ def plan_cluster(
         access=config.access,
         network=plan_network(config),
         system_nodes=plan_system_nodes(config),
-        pools=tuple(plan_pool(pool, config.kubernetes_version) for pool in config.gpu_pools),
+        pools=plan_pools(config),
         storage=plan_storage(config),
         data_access=data_access,
         images=plan_images(config, image_tags),
@@ -212,7 +204,6 @@ def plan_cluster(
         platform=replace(platform, shared_directories=directories),
         teams=teams,
         observability=observability,
-        node_setup=plan_node_setup(config),
         prices=PriceList(
             config.region,
             config.prices.instance_hour,

@@ -119,6 +119,12 @@ def split(uri: str) -> tuple[str, str]:
     return bucket, key
 
 
+def overlap(one: str, other: str) -> bool:
+    """Tell whether one of two folders holds the other."""
+    one, other = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
+    return one.startswith(other) or other.startswith(one)
+
+
 def _written(key: str) -> str:
     return f"{key.rstrip('/')}/*"
 
@@ -157,8 +163,7 @@ def check_s3(job: AnyJob) -> Iterator[Finding]:
         bad = sorted({char for char in key if char in special or not " " <= char <= "~"})
         if bad:
             found = f"{''.join(bad)!r} in a key has no place in the policy of the jobs' role"
-            remedy = "use letters, digits and -_./=+@:, in keys"
-            yield Finding(Code.S3_URI, path, found, remedy)
+            yield Finding(Code.S3_URI, path, found, "use letters, digits and -_./=+@:, in keys")
     for path, uri in outputs:
         bucket, key = split(uri)
         if not key.strip("/"):
@@ -170,13 +175,9 @@ def check_s3(job: AnyJob) -> Iterator[Finding]:
 def check_exported(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield prefixes that a job and the file system's data repositories both write."""
     for path, uri in s3_outputs(job):
-        own = f"{uri.rstrip('/')}/"
         for repository in cluster.storage.lustre.data_repositories:
-            other = f"{repository.s3_uri.rstrip('/')}/"
-            if repository.export_changes and (own.startswith(other) or other.startswith(own)):
-                found = (
-                    f"{repository.path} of the file system is written to {repository.s3_uri} too"
-                )
+            if repository.export_changes and overlap(uri, repository.s3_uri):
+                found = f"{repository.path} of Lustre is written to {repository.s3_uri} too"
                 remedy = "give the job a prefix outside of it, or set export_changes: false"
                 yield Finding(Code.SHARED_S3_CHECKPOINTS, path, found, remedy)
 

@@ -41,6 +41,8 @@ _CERTIFICATE = re.compile(
     r"-----BEGIN CERTIFICATE-----\s+(?P<body>[A-Za-z0-9+/=\s]+?)\s+-----END CERTIFICATE-----"
 )
 
+_PEM = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n"
+
 Variables = tuple[tuple[str, str], ...]
 
 
@@ -65,30 +67,23 @@ def plan_egress(config: ClusterConfig) -> Egress:
     """Plan the way out of a configuration that has passed the checks."""
     proxy, bundle = config.network.proxy, config.network.ca_bundle
     variables = _proxy_variables(config, proxy) if proxy else {}
+    ports = {proxy_port(proxy.http), proxy_port(proxy.https)} if proxy else set()
     pods = variables | {name.lower(): value for name, value in variables.items()}
     if bundle is not None:
         pods |= dict.fromkeys(_CA_VARIABLES, f"{CA_DIRECTORY}/{CA_FILE}")
     return Egress(
         node_variables=tuple(sorted(variables.items())),
         pod_variables=tuple(sorted(pods.items())),
-        proxy_ports=tuple(sorted({proxy_port(proxy.http), proxy_port(proxy.https)}))
-        if proxy
-        else (),
+        proxy_ports=tuple(sorted(ports)),
         # Nothing between the certificates: comments would stand in a script on the nodes.
-        ca_bundle=_pem(certificates(bundle)) if bundle is not None else None,
+        ca_bundle="".join(map(_PEM.format, certificates(bundle))) if bundle is not None else None,
         mirror=config.images.mirror,
     )
 
 
 def certificates(text: str) -> list[str]:
-    """Return what stands between the marks of each certificate of a PEM text."""
-    return [match["body"] for match in _CERTIFICATE.finditer(text)]
-
-
-def _pem(bodies: list[str]) -> str:
-    marks = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----")
-    lines = [line for body in bodies for line in (marks[0], *body.split(), marks[1])]
-    return "\n".join(lines) + "\n"
+    """Return the lines between the marks of each certificate of a PEM text."""
+    return ["\n".join(match["body"].split()) for match in _CERTIFICATE.finditer(text)]
 
 
 def has_no_way_out(config: ClusterConfig) -> bool:
@@ -124,9 +119,8 @@ def _without_proxy(config: ClusterConfig) -> Iterator[str]:
         yield f"s3.{region}.amazonaws.com"
         yield f".s3.{region}.amazonaws.com"
     for service in config.network.interface_endpoints:
-        yield _ENDPOINT_HOSTS.get(service, service + ".{region}.amazonaws.com").format(
-            region=region
-        )
+        host = _ENDPOINT_HOSTS.get(service, f"{service}.{{region}}.amazonaws.com")
+        yield host.format(region=region)
 
 
 # Session Manager User Guide, "Use AWS PrivateLink to set up a VPC endpoint for Session Manager".
@@ -158,14 +152,13 @@ def check_egress(config: ClusterConfig, today: date) -> Iterator[Finding]:
         for key in ("http", "https"):
             yield from _proxy(("network", "proxy", key), getattr(config.network.proxy, key))
         for index, host in enumerate(config.network.proxy.no_proxy):
+            place: Path = ("network", "proxy", "no_proxy", index)
             if host.endswith("/0"):
                 found = f"{host} is every address: nothing would go through the proxy"
-                place: Path = ("network", "proxy", "no_proxy", index)
                 yield Finding(Code.PROXY, place, found, "name the ranges that need none")
             if not _NO_PROXY.fullmatch(host):
-                found = f"{host!r} is no host, domain or range"
                 remedy = "use one entry for each: intern.example.com, .example.com, 10.0.0.0/8"
-                yield Finding(Code.PROXY, ("network", "proxy", "no_proxy", index), found, remedy)
+                yield Finding(Code.PROXY, place, f"{host!r} is no host, domain or range", remedy)
     if config.network.ca_bundle is not None:
         yield from check_bundle(config.network.ca_bundle, today)
 
@@ -178,8 +171,7 @@ def _without_nat(config: ClusterConfig) -> Iterator[Finding]:
         found = f"{mirror} names no host, so docker takes it for a name on Docker Hub"
         remedy = "write the registry before it: ACCOUNT.dkr.ecr.REGION.amazonaws.com/mirror"
         yield Finding(Code.BAD_FORMAT, ("images", "mirror"), found, remedy)
-    nat = network.nat_gateways != 0 or config.existing_cluster is not None
-    if nat:
+    if network.nat_gateways != 0 or config.existing_cluster is not None:
         return
     if makes_vpc(config):
         missing = [each for each in _needed(config) if each not in network.interface_endpoints]
@@ -237,9 +229,8 @@ def check_bundle(text: str, today: date) -> Iterator[Finding]:
         return
     bodies = [_der(body) for body in certificates(text)]
     if not bodies or any(body[:1] != _SEQUENCE for body in bodies):
-        found = "not certificates in PEM"
         remedy = "paste them under `ca_bundle: |`, each from BEGIN to END CERTIFICATE"
-        yield Finding(Code.CA_BUNDLE, _PATH, found, remedy)
+        yield Finding(Code.CA_BUNDLE, _PATH, "not certificates in PEM", remedy)
         return
     if len(text) > _LONGEST_BUNDLE:
         found = f"{len(text)} characters do not fit into the nodes' user data"
@@ -258,7 +249,7 @@ def check_bundle(text: str, today: date) -> Iterator[Finding]:
 def _der(body: str) -> bytes:
     """Return the bytes of what stands between the marks; none where it is no base64."""
     try:
-        return base64.b64decode("".join(body.split()), validate=True)
+        return base64.b64decode(body.replace("\n", ""), validate=True)
     except (binascii.Error, ValueError):
         return b""
 

@@ -90,12 +90,11 @@ def check_existing(config: ClusterConfig) -> Iterator[Finding]:
     """Yield what is missing or idle among the things that exist already."""
     network = config.network
     if network.vpc_id is None:
+        remedy = "add network.vpc_id, or leave it out: the VPC is made with its own"
+        remedy = "add network.vpc_id, the cluster's" if config.existing_cluster else remedy
         for key in ("private_subnets", "node_security_group_id"):
             if getattr(network, key):
-                found = f"{key} without vpc_id"
-                new = "add network.vpc_id, or leave it out: the VPC is made with its own"
-                remedy = "add network.vpc_id, the cluster's" if config.existing_cluster else new
-                yield Finding(Code.EXISTING_VPC, ("network", key), found, remedy)
+                yield Finding(Code.EXISTING_VPC, ("network", key), f"{key} without vpc_id", remedy)
     else:
         yield from _subnets(config)
     if not makes_vpc(config) and network.nat_gateways == "per_zone":
@@ -133,28 +132,24 @@ def _subnets(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _missing_subnets(config: ClusterConfig) -> Iterator[Finding]:
-    subnets = config.network.private_subnets
-    path: Path = ("network", "private_subnets")
+    subnets, path = config.network.private_subnets, ("network", "private_subnets")
+    pools = [pool.availability_zone for pool in config.gpu_pools]
     if config.existing_cluster is None:
         if len(subnets) < _EKS_SUBNETS:
             found = f"{len(subnets)} subnet{'' if len(subnets) == 1 else 's'}"
             remedy = "add `ZONE: subnet-...` for two zones or more; EKS demands two"
             yield Finding(Code.SUBNET_MISSING, path, found, remedy)
-        for index, pool in enumerate(config.gpu_pools):
+        for index, zone in enumerate(pools):
             # Of a zone that is another region's, `availability_zones` tells.
-            here = pool.availability_zone.startswith(config.region)
-            if pool.availability_zone not in subnets and here:
-                found = f"no subnet for {pool.availability_zone}"
+            if zone not in subnets and zone.startswith(config.region):
                 place: Path = ("gpu_pools", index, "availability_zone")
-                remedy = f"add `{pool.availability_zone}: subnet-...` to network.private_subnets"
-                yield Finding(Code.SUBNET_MISSING, place, found, remedy)
-    if config.storage.lustre.existing is None:
-        pools = {pool.availability_zone for pool in config.gpu_pools}
-        said = pools if config.existing_cluster is None else set()
-        for zone in file_system_zones(config):
-            if zone not in subnets and zone not in said:
-                found = f"no subnet in {zone}, where a file system is made"
-                yield Finding(Code.SUBNET_MISSING, path, found, f"add `{zone}: subnet-...`")
+                remedy = f"add `{zone}: subnet-...` to network.private_subnets"
+                yield Finding(Code.SUBNET_MISSING, place, f"no subnet for {zone}", remedy)
+    said = pools if config.existing_cluster is None else []
+    for zone in file_system_zones(config) if config.storage.lustre.existing is None else ():
+        if zone not in (*subnets, *said):
+            found = f"no subnet in {zone}, where a file system is made"
+            yield Finding(Code.SUBNET_MISSING, path, found, f"add `{zone}: subnet-...`")
 
 
 def _cluster(config: ClusterConfig) -> Iterator[Finding]:

@@ -175,17 +175,9 @@ _SECRET_NAME = re.compile(
 )
 
 # What the Dockerfile compares as a whole: sha256sum's line, and `git rev-parse HEAD`.
-_FORMS = {
-    "EFA_INSTALLER_SHA256": (
-        re.compile("[0-9a-f]{64}"),
-        "the archive's SHA-256",
-        "all 64 hexadecimal digits, in lowercase",
-    ),
-    "MEGATRON_LM_COMMIT": (
-        re.compile("[0-9a-f]{40}"),
-        "the tag's commit",
-        "all 40 hexadecimal digits, as `git rev-parse` prints them",
-    ),
+_HASHES = {
+    "EFA_INSTALLER_SHA256": (64, "the archive's SHA-256"),
+    "MEGATRON_LM_COMMIT": (40, "the tag's commit"),
 }
 
 # The Dockerfile compares what it gets by the one with the other.
@@ -210,9 +202,12 @@ def check_images(config: ClusterConfig) -> Iterator[Finding]:
                 yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
             elif name == "BASE_IMAGE":
                 yield from check_base(path, value, config)
-            elif (form := _FORMS.get(name)) and not form[0].fullmatch(value):
-                found = f"the build compares it with {form[1]}, and this is none"
-                yield Finding(Code.BUILD_ARGUMENT, path, found, f"write {form[2]}")
+            elif name in _HASHES:
+                digits, what = _HASHES[name]
+                if not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
+                    found = f"the build compares it with {what}, and this is none"
+                    remedy = f"write all {digits} hexadecimal digits, in lowercase"
+                    yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
     given, pinned = config.images.megatron.build_args, BUILD_ARGUMENTS["megatron"]
     for name, other in (*_PAIRS, *(pair[::-1] for pair in _PAIRS)):
         if given.get(name, pinned[name]) != pinned[name] and other not in given:
@@ -230,8 +225,7 @@ def check_arguments(
             if name not in names and _NAME.fullmatch(name):
                 path: Path = ("images", image, "build_args", name)
                 found = f"the Dockerfile of {image} has no ARG {name}, so it does nothing"
-                remedy = choices(name, names)
-                yield warning(Code.BUILD_ARGUMENT, path, found, remedy)
+                yield warning(Code.BUILD_ARGUMENT, path, found, choices(name, names))
 
 
 # distribution/reference, "Grammar": lowercase but for the host and the tag.

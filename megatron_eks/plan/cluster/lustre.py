@@ -10,7 +10,7 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.storage import DataRepository, Lustre
-from megatron_eks.plan.cluster.data_access import check_bucket
+from megatron_eks.plan.cluster.data_access import check_bucket, overlap
 from megatron_eks.plan.cluster.egress import has_no_way_out
 from megatron_eks.plan.cluster.network import makes_vpc
 
@@ -114,8 +114,7 @@ def plan_file_system(lustre: Lustre, zone: str, suffix: str) -> LustrePlan:
     )
 
 
-_LUSTRE_STEP_GIB = 2400
-_LUSTRE_SMALLEST_GIB = 1200
+_STEP_GIB, _SMALLEST_GIB = 2400, 1200
 # With EFA a step is a set of servers: 38,400 GiB at 125 MB/s per TiB, 4,800 at 1,000 (FSx for
 # Lustre User Guide, "Managing storage capacity").
 _EFA_STEP_TIMES_THROUGHPUT = 4_800_000
@@ -133,16 +132,13 @@ def check_lustre(config: ClusterConfig) -> Iterator[Finding]:
     if lustre.efa:
         if has_no_way_out(config) and config.existing_cluster is None:
             found = (
-                "nodes have no way to AWS's set-up of the client (docs.aws.amazon.com), and mount "
-                "over TCP without it"
+                "nodes have no way to the client's set-up (docs.aws.amazon.com), and mount over TCP"
             )
             remedy = "set network.proxy, use a NAT gateway, or set efa: false"
             yield warning(Code.LUSTRE_EFA, (*_LUSTRE, "efa"), found, remedy)
         for index, pool in enumerate(config.gpu_pools):
             if pool.instance_type in INSTANCES and not reaches_lustre_over_efa(pool.instance_type):
-                found = (
-                    f"{pool.instance_type} reaches Lustre over TCP alone, so its EFA is paid unused"
-                )
+                found = f"{pool.instance_type} reaches Lustre over TCP: its EFA is paid unused"
                 remedy = "set storage.lustre.efa: false, or use p5 and later"
                 yield warning(Code.LUSTRE_EFA, ("gpu_pools", index, "instance_type"), found, remedy)
     yield from check_repositories(lustre)
@@ -155,40 +151,33 @@ def check_lustre(config: ClusterConfig) -> Iterator[Finding]:
             place = (*_LUSTRE, "existing", "dns_name")
             yield Finding(Code.LUSTRE_EXISTING, place, found, f"use {wanted}")
         if makes_vpc(config):
-            found = (
-                "the file system is in a VPC that exists, and nodes get a new one, without a way"
-            )
-            remedy = (
-                "set network.vpc_id and private_subnets to its VPC; or peer the two, and open TCP "
-                "988 and 1018 to 1023"
-            )
+            found = "the file system's VPC exists, and nodes get a new one, without a way to it"
+            remedy = "set network.vpc_id and private_subnets, or peer them with TCP 988, 1018-1023"
             yield warning(Code.LUSTRE_EXISTING, (*_LUSTRE, "existing"), found, remedy)
 
 
 def _capacity(lustre: Lustre) -> Iterator[Finding]:
     size, path = lustre.capacity_gib, (*_LUSTRE, "capacity_gib")
+    if size == (near := size_for(lustre, size)):
+        return
     if lustre.efa:
-        step = _EFA_STEP_TIMES_THROUGHPUT // lustre.throughput_mbps_per_tib
-        if size % step:
-            found = (
-                f"with EFA at {lustre.throughput_mbps_per_tib} MB/s per TiB there is no file "
-                f"system of {size} GiB"
-            )
-            remedy = f"use {-(-size // step) * step} or another multiple of {step}"
-            yield Finding(Code.LUSTRE_EFA, path, found, remedy)
-    elif size != _LUSTRE_SMALLEST_GIB and (size < _LUSTRE_SMALLEST_GIB or size % _LUSTRE_STEP_GIB):
-        above = max(_LUSTRE_SMALLEST_GIB, -(-size // _LUSTRE_STEP_GIB) * _LUSTRE_STEP_GIB)
-        near = _LUSTRE_SMALLEST_GIB if size < _LUSTRE_SMALLEST_GIB else above
+        found = f"with EFA at {lustre.throughput_mbps_per_tib} MB/s a TiB none has {size} GiB"
+        remedy = f"use {near} or another multiple of {_step(lustre, size)}"
+        yield Finding(Code.LUSTRE_EFA, path, found, remedy)
+    else:
         remedy = f"use {near}; FSx has 1200, 2400 and multiples of 2400"
         yield Finding(Code.LUSTRE_CAPACITY, path, f"{size} GiB is no size of a file system", remedy)
 
 
+def _step(lustre: Lustre, gib: int) -> int:
+    if lustre.efa:
+        return _EFA_STEP_TIMES_THROUGHPUT // lustre.throughput_mbps_per_tib
+    return _SMALLEST_GIB if gib <= _SMALLEST_GIB else _STEP_GIB
+
+
 def size_for(lustre: Lustre, gib: int) -> int:
     """Return the smallest size of a file system that holds so much."""
-    if lustre.efa:
-        step = _EFA_STEP_TIMES_THROUGHPUT // lustre.throughput_mbps_per_tib
-    else:
-        step = _LUSTRE_SMALLEST_GIB if gib <= _LUSTRE_SMALLEST_GIB else _LUSTRE_STEP_GIB
+    step = _step(lustre, gib)
     return -(-gib // step) * step
 
 
@@ -199,10 +188,7 @@ def _deployment(lustre: Lustre) -> Iterator[Finding]:
     if lustre.efa:
         remedy = "use persistent_2, or set efa: false"
         yield Finding(Code.LUSTRE_EFA, path, "scratch_2 has no EFA", remedy)
-    found = (
-        "scratch_2 keeps one copy and no backup, encrypts with AWS's own key, and has "
-        f"{SCRATCH_MBPS_PER_TIB} MB/s per TiB whatever throughput_mbps_per_tib says"
-    )
+    found = f"one copy, no backup, AWS's own key, and always {SCRATCH_MBPS_PER_TIB} MB/s per TiB"
     remedy = "keep checkpoints in S3 too, or use persistent_2"
     yield warning(Code.LUSTRE_SCRATCH, path, found, remedy)
 
@@ -269,7 +255,7 @@ def check_repositories(lustre: Lustre) -> Iterator[Finding]:
 def _overlapping(repositories: Sequence[DataRepository], index: int) -> Iterator[Finding]:
     repository, path = repositories[index], _PATH
     for other in repositories[:index]:
-        if _overlap(repository.path, other.path):
+        if overlap(repository.path, other.path):
             found = f"{repository.path} and {other.path} overlap"
             remedy = "use directories of which none holds another"
             yield Finding(Code.LUSTRE_REPOSITORY, (*path, index, "path"), found, remedy)
@@ -277,14 +263,9 @@ def _overlapping(repositories: Sequence[DataRepository], index: int) -> Iterator
         if repository.s3_uri.rstrip("/") == other.s3_uri.rstrip("/"):
             found = f"{repository.s3_uri} is shown as {other.path} already"
             yield Finding(Code.LUSTRE_REPOSITORY, place, found, "show each prefix once")
-        elif _overlap(repository.s3_uri, other.s3_uri):
+        elif overlap(repository.s3_uri, other.s3_uri):
             # FSx for Lustre User Guide, "Linking your file system to an Amazon S3 bucket":
             # not even where both are only read.
             found = f"{repository.s3_uri} and {other.s3_uri} overlap"
             remedy = "use prefixes of which none holds another"
             yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy)
-
-
-def _overlap(one: str, other: str) -> bool:
-    one, other = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
-    return one.startswith(other) or other.startswith(one)

@@ -172,8 +172,7 @@ def check_listed_once(
     """Yield entries of a list that stand above them too."""
     for index, entry in enumerate(entries):
         if entry in entries[:index]:
-            found = f"{entry!r} is listed twice"
-            yield Finding(Code.DUPLICATE_NAME, (*path, index), found, remedy)
+            yield Finding(Code.DUPLICATE_NAME, (*path, index), f"{entry!r} is listed twice", remedy)
 
 
 def parse_network(path: Path, cidr: str) -> tuple[IPv4Network, Finding | None]:
@@ -210,8 +209,7 @@ def check_network(config: ClusterConfig) -> Iterator[Finding]:
     if vpc_problem or service_problem:
         return
     known = makes_vpc(config) or "vpc_cidr" in network.model_fields_set
-    problem = _vpc_range(vpc, made=makes_vpc(config)) if known else None
-    if problem:
+    if known and (problem := _vpc_range(vpc, made=makes_vpc(config))):
         yield problem
         return
     inside = any(service.subnet_of(private) for private in PRIVATE_NETWORKS)
@@ -251,12 +249,8 @@ def _address_budget(config: ClusterConfig) -> Iterator[Finding]:
     needed = node_addresses(nodes[fullest])
     usable = max(0, addresses(subnet.private_cidr))
     if needed > usable:
-        found = (
-            f"{needed} addresses for nodes and pods of {fullest} do not fit into "
-            f"{subnet.private_cidr} ({usable} usable)"
-        )
-        prefix = smallest_prefix(needed, len(zones))
-        remedy = (
-            f"use a VPC of /{prefix} or larger" if prefix in _VPC_PREFIXES else "lower max_nodes"
-        )
+        found = f"{fullest} needs {needed} addresses, and {subnet.private_cidr} has {usable} usable"
+        prefix, remedy = smallest_prefix(needed, len(zones)), "lower max_nodes"
+        if prefix in _VPC_PREFIXES:
+            remedy = f"use a VPC of /{prefix} or larger"
         yield Finding(Code.SUBNET_TOO_SMALL, ("network", "vpc_cidr"), found, remedy)

@@ -102,10 +102,8 @@ def check_observability(config: ClusterConfig) -> Iterator[Finding]:
         why, remedy = "enabled is false", "set observability.enabled: true"
     for key in unused:
         if getattr(wish, key) != Observability.model_fields[key].default:
-            found = f"does nothing while observability.{why}"
-            yield Finding(
-                Code.NO_MEANING, ("observability", key), found, f"{remedy}, or leave it out"
-            )
+            found, place = f"does nothing while observability.{why}", ("observability", key)
+            yield Finding(Code.NO_MEANING, place, found, f"{remedy}, or leave it out")
     if not wish.enabled:
         return
     if is_own and wish.prometheus_url is None:
@@ -125,8 +123,5 @@ def check_observability(config: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.NO_MEANING, ("observability", "enabled"), found, remedy)
     if wish.alarm_email is None and wish.webhook_secret is None:
         found = "alarms go to a topic without a subscriber"
-        remedy = (
-            "set observability.alarm_email or webhook_secret, or subscribe to the stack's output "
-        )
-        remedy += "AlarmTopicArn"
+        remedy = "set observability.alarm_email or webhook_secret, or subscribe to AlarmTopicArn"
         yield warning(Code.NOBODY_TOLD, ("observability", "alarm_email"), found, remedy)

@@ -17,7 +17,6 @@ from megatron_eks.config.cluster import ClusterConfig, GpuPool, SystemNodes
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.plan.cluster.capacity import CapacityPlan, in_placement_group, plan_capacity
-from megatron_eks.plan.cluster.egress import Variables, plan_egress
 from megatron_eks.plan.cluster.lustre import reaches_lustre_over_efa
 
 # EKS's default quotas: nodes in a managed node group, and groups in a cluster.
@@ -49,6 +48,8 @@ class PoolPlan:
     labels: Mapping[str, str]
     idle_minutes: int | None
     """How long a node stays without a job where jobs decide the size; None: `meks scale` does."""
+    lustre_efa: bool
+    """Whether its nodes reach the file servers over EFA."""
 
     @property
     def repairs_at_once(self) -> int:
@@ -63,8 +64,12 @@ def plan_system_nodes(config: ClusterConfig) -> SystemNodes:
     return nodes.model_copy(update={"ami_release": release})
 
 
-def plan_pool(pool: GpuPool, kubernetes_version: str) -> PoolPlan:
-    """Plan a pool that has passed the checks."""
+def plan_pools(config: ClusterConfig) -> tuple[PoolPlan, ...]:
+    """Plan the pools of a configuration that has passed the checks."""
+    return tuple(_plan_pool(pool, config) for pool in config.gpu_pools)
+
+
+def _plan_pool(pool: GpuPool, config: ClusterConfig) -> PoolPlan:
     instance = INSTANCES[pool.instance_type]
     return PoolPlan(
         name=pool.name,
@@ -74,38 +79,16 @@ def plan_pool(pool: GpuPool, kubernetes_version: str) -> PoolPlan:
         interfaces=network_interfaces(instance),
         max_pods=max_pods(instance),
         root_volume_gib=pool.root_volume_gib,
-        kubernetes_version=kubernetes_version,
+        kubernetes_version=config.kubernetes_version,
         ami_type="AL2023_x86_64_NVIDIA",
-        ami_release=pool.ami_release or pins.AMI_RELEASES.get(kubernetes_version),
+        ami_release=pool.ami_release or pins.AMI_RELEASES.get(config.kubernetes_version),
         placement_group=in_placement_group(pool, instance),
         capacity=plan_capacity(pool.capacity),
         local_storage="RAID0" if instance.instance_store_gb else None,
         labels={POOL_LABEL: pool.name, **pool.labels},
         idle_minutes=pool.idle_minutes if pool.scale == "queue" else None,
+        lustre_efa=config.storage.lustre.efa and reaches_lustre_over_efa(pool.instance_type),
     )
-
-
-@dataclass(frozen=True)
-class NodeSetup:
-    """What the user data of every node says besides the pool's own settings."""
-
-    variables: Variables
-    """Of every service of the node."""
-    ca_bundle: str | None
-    """Certificates in PEM that the node trusts besides the public ones."""
-    lustre_efa_pools: tuple[str, ...]
-    """Pools whose nodes reach the file servers over EFA."""
-
-
-def plan_node_setup(config: ClusterConfig) -> NodeSetup:
-    """Plan the nodes of a configuration that has passed the checks."""
-    egress = plan_egress(config)
-    over_efa = (
-        pool.name
-        for pool in config.gpu_pools
-        if config.storage.lustre.efa and reaches_lustre_over_efa(pool.instance_type)
-    )
-    return NodeSetup(egress.node_variables, egress.ca_bundle, tuple(over_efa))
 
 
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*"
@@ -116,13 +99,7 @@ _LABEL_VALUE = re.compile(rf"({_NAME})?")
 _GRAVITON = re.compile(r"(a1|[a-z]+[0-9]+g[a-z]*)\.")
 _SMALL = re.compile(r"[a-z]+[1-9][a-z]*\.(nano|micro|small|medium|large|xlarge)")
 _NO_GPU = re.compile(r"(c|d|hpc|i|m|r|t|x|z)[1-8][a-z]*(-[a-z0-9]+)?\.[a-z0-9-]+$")
-_RESERVED_DOMAINS = (
-    POOL_LABEL.split("/", maxsplit=1)[0],
-    "kubernetes.io",
-    "k8s.io",
-    "amazonaws.com",
-    "nvidia.com",
-)
+_RESERVED_DOMAINS = ("megatron-eks", "kubernetes.io", "k8s.io", "amazonaws.com", "nvidia.com")
 
 
 def check_pools(config: ClusterConfig) -> Iterator[Finding]:
@@ -133,8 +110,7 @@ def check_pools(config: ClusterConfig) -> Iterator[Finding]:
         yield _no_system_type(("system_nodes", "instance_type"), name)
     if config.system_nodes.count == 1 and config.existing_cluster is None:
         found = "DNS and the training operator stop with the only node they run on"
-        remedy = "use 2 or more"
-        yield warning(Code.LONE_SYSTEM_NODE, ("system_nodes", "count"), found, remedy)
+        yield warning(Code.LONE_SYSTEM_NODE, ("system_nodes", "count"), found, "use 2 or more")
     most = NODE_GROUPS_PER_CLUSTER - 1
     if len(config.gpu_pools) > most:
         found = f"{len(config.gpu_pools)} pools, and EKS's default quota is {most + 1} node groups"
@@ -146,16 +122,15 @@ def check_pools(config: ClusterConfig) -> Iterator[Finding]:
             remedy = "give each pool its own name"
             yield Finding(Code.DUPLICATE_NAME, ("gpu_pools", index, "name"), found, remedy)
         seen.add(pool.name)
+        place = ("gpu_pools", index, "instance_type")
         if pool.instance_type not in INSTANCES:
-            yield _unknown_instance(("gpu_pools", index, "instance_type"), pool.instance_type)
+            yield _unknown_instance(place, pool.instance_type)
         else:
-            instance = INSTANCES[pool.instance_type]
-            if instance.gpu.tflops_bf16 is None:
-                found = f"the dense bf16 peak of {instance.gpu.name} is unknown"
+            gpu = INSTANCES[pool.instance_type].gpu
+            if gpu.tflops_bf16 is None:
+                found = f"the dense bf16 peak of {gpu.name} is unknown"
                 remedy = "judge runs by tokens a second: MFU and predicted times need the peak"
-                yield warning(
-                    Code.UNKNOWN_FACT, ("gpu_pools", index, "instance_type"), found, remedy
-                )
+                yield warning(Code.UNKNOWN_FACT, place, found, remedy)
         managed = config.existing_cluster is None
         yield from _labels(("gpu_pools", index, "labels"), pool.labels, managed=managed)
     used = {config.system_nodes.instance_type, *(pool.instance_type for pool in config.gpu_pools)}
@@ -207,9 +182,7 @@ def _model(gpu: str) -> str:
 def _labels(path: Path, labels: dict[str, str], *, managed: bool) -> Iterator[Finding]:
     for key, value in labels.items():
         domain = key.split("/")[0] if "/" in key else ""
-        if any(
-            domain == reserved or domain.endswith(f".{reserved}") for reserved in _RESERVED_DOMAINS
-        ):
+        if any(f".{domain}".endswith(f".{reserved}") for reserved in _RESERVED_DOMAINS):
             found = f"label {key!r} belongs to Kubernetes, EKS, the device plugins or this project"
             remedy = "use a prefix of your own: example.com/NAME"
             yield Finding(Code.RESERVED_LABEL, (*path, key), found, remedy)
@@ -220,5 +193,4 @@ def _labels(path: Path, labels: dict[str, str], *, managed: bool) -> Iterator[Fi
         elif not value and managed:
             # EKS API Reference, CreateNodegroup: a value has one character or more.
             found = f"label {key!r} has no value, and EKS refuses the node group"
-            remedy = 'give it one, such as "true"'
-            yield Finding(Code.RESERVED_LABEL, (*path, key), found, remedy)
+            yield Finding(Code.RESERVED_LABEL, (*path, key), found, 'give it one, such as "true"')

@@ -17,13 +17,9 @@ def check_version(config: ClusterConfig, today: date) -> Iterator[Finding]:
     path: Path = ("kubernetes_version",)
     version = config.kubernetes_version
     if version not in pins.KUBERNETES_STANDARD_SUPPORT_ENDS:
-        oldest = next(iter(pins.KUBERNETES_STANDARD_SUPPORT_ENDS))
-        past = _is_before(version, oldest)
-        found = (
-            f"standard support of {version} is over: EKS takes six times the price, or has ended it"
-            if past
-            else f"unknown Kubernetes version {version!r}"
-        )
+        found = f"unknown Kubernetes version {version!r}"
+        if _is_before(version, next(iter(pins.KUBERNETES_STANDARD_SUPPORT_ENDS))):
+            found = f"standard support of {version} is over: EKS takes six times the price, if any"
         remedy = choices(version, pins.KUBERNETES_STANDARD_SUPPORT_ENDS)
         pinned = ", ".join(map(repr, pins.AMI_RELEASES))
         yield Finding(Code.NOT_ALLOWED, path, found, f"use {pinned}, which is pinned; {remedy}")
@@ -66,26 +62,18 @@ def check_ami_releases(config: ClusterConfig, today: date) -> Iterator[Finding]:
     releases["system_nodes", "ami_release"] = config.system_nodes.ami_release
     missing = [path for path, release in releases.items() if release is None]
     command = pins.newest_release_command(config.region, version)
+    pinned = pins.AMI_RELEASES.get(version)
+    form = f"null for {pinned}" if pinned else f"{version}.PATCH-YYYYMMDD"
     for path, release in releases.items():
-        if release is not None:
-            found = _wrong(release, version, today)
-            pinned = pins.AMI_RELEASES.get(version)
-            remedy = f"use {version}.PATCH-YYYYMMDD, the newest is what this prints: {command}"
-            if pinned is not None:
-                remedy = f"use null for {pinned}, or what this prints: {command}"
-            if found:
-                yield Finding(Code.AMI_RELEASE, path, found, remedy)
+        if release is not None and (found := _wrong(release, version, today)):
+            remedy = f"use {form}, or what this prints: {command}"
+            yield Finding(Code.AMI_RELEASE, path, found, remedy)
     known = version in pins.KUBERNETES_STANDARD_SUPPORT_ENDS and version not in pins.AMI_RELEASES
     if known and missing and config.existing_cluster is None:
         for bad in pins.bad_releases(version):
-            found = (
-                f"no AMI release of {version} is pinned, and with those of {bad.since} and later, "
-                f"before {bad.before}, {bad.why}"
-            )
-            remedy = (
-                "set ami_release of system_nodes and of each pool to what this prints: "
-                f"{command}; or use another kubernetes_version"
-            )
+            found = f"no AMI release is pinned: with those of {bad.since} to {bad.before} {bad.why}"
+            remedy = f"set ami_release of system_nodes and each pool to what this prints: {command}"
+            remedy += "; or use another kubernetes_version"
             yield Finding(Code.AMI_RELEASE, missing[0], found, remedy)
 
 

@@ -115,13 +115,11 @@ _SYSTEM_PATHS = (
 
 def check_mount_path(config: ClusterConfig) -> Iterator[Finding]:
     """Yield why the file system cannot be mounted where it should be."""
-    mount = config.storage.lustre.mount_path
-    path = ("storage", "lustre", "mount_path")
-    if any(mount == top or mount.startswith(f"{top}/") for top in _SYSTEM_PATHS):
-        found = f"{mount} hides a directory of the image"
-        yield Finding(Code.MOUNT_PATH, path, found, "use a path such as /shared")
-    if config.storage.efs and (mount == EFS_MOUNT_PATH or mount.startswith(f"{EFS_MOUNT_PATH}/")):
-        found = f"{EFS_MOUNT_PATH} is where storage.efs is mounted"
+    mount, path = config.storage.lustre.mount_path, ("storage", "lustre", "mount_path")
+    taken = dict.fromkeys(_SYSTEM_PATHS, f"{mount} hides a directory of the image")
+    if config.storage.efs:
+        taken[EFS_MOUNT_PATH] = f"{EFS_MOUNT_PATH} is where storage.efs is mounted"
+    for found in {said for top, said in taken.items() if f"{mount}/".startswith(f"{top}/")}:
         yield Finding(Code.MOUNT_PATH, path, found, "use a path such as /shared")
 
 

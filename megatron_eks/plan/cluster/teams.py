@@ -1,7 +1,7 @@
 """The teams that share a cluster: what each has, and what is refused of them."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from megatron_eks.catalog.instances import INSTANCES
@@ -203,27 +203,21 @@ def check_teams(config: ClusterConfig) -> Iterator[Finding]:
 
 def _apart(config: ClusterConfig) -> Iterator[Finding]:
     """Yield what two teams have both, and what cannot be told apart by team."""
-    shared: dict[str, tuple[str, str, Callable[[Team], Iterable[object]]]] = {
-        "name": ("two teams are called {}", "choose another", lambda team: (team.name,)),
-        "namespace": (
-            "namespace {} is that of team {} too",
-            "give each team its own",
-            lambda team: (_namespace(team),),
-        ),
-        "role_arns": ("{} is in team {} too", "use another role", lambda team: team.role_arns),
+    shared = {
+        "name": ("two teams are called {}", "choose another"),
+        "namespace": ("namespace {} is that of team {} too", "give each team its own"),
+        "role_arns": ("{} is in team {} too", "use another role"),
         # One pair of names in forty thousand.
-        "user": (
-            "its pods would run as user {}, as those of team {} do",
-            "use another name",
-            lambda team: (_uid(team.name),),
-        ),
+        "user": ("its pods would run as user {}, as those of team {} do", "use another name"),
     }
     said: set[int] = set()
-    for key, (text, remedy, values) in shared.items():
+    for key, (text, remedy) in shared.items():
         owners: dict[str, int] = {}
         for index, team in enumerate(config.teams):
+            one = {"name": team.name, "namespace": _namespace(team), "user": _uid(team.name)}
+            values = team.role_arns if key == "role_arns" else (one[key],)
             # IAM has no two roles whose names differ in case alone.
-            keys = {str(each).lower(): each for each in values(team)}
+            keys = {str(each).lower(): each for each in values}
             taken = [key for key in keys if owners.setdefault(key, index) != index]
             if taken and index not in said:
                 said.add(index)
@@ -259,14 +253,13 @@ def check_team(job: AnyJob, config: ClusterConfig) -> Iterator[Finding]:
     if job.team is None or job.team not in names:
         if job.team is None and not names:
             return
-        found = "the job file names no team" if job.team is None else f"no team {job.team!r}"
-        remedy = (
-            choices(job.team, names)
-            if job.team
-            else f"add {' or '.join(f'`team: {each}`' for each in names)}"
-        )
         if not names:
             found, remedy = "the cluster file has no teams", "leave it out"
+        elif job.team is None:
+            found = "the job file names no team"
+            remedy = f"add {' or '.join(f'`team: {each}`' for each in names)}"
+        else:
+            found, remedy = f"no team {job.team!r}", choices(job.team, names)
         yield Finding(Code.JOB_TEAM, ("team",), found, remedy)
         return
     team = config.teams[names.index(job.team)]
@@ -274,8 +267,7 @@ def check_team(job: AnyJob, config: ClusterConfig) -> Iterator[Finding]:
         top, _, rest = split(uri)[1].partition("/")
         if top == TEAMS and rest.partition("/")[0] != team.name:
             found = f"{uri} is not of team {team.name}"
-            remedy = f"use a key below {TEAMS}/{team.name}/"
-            yield Finding(Code.JOB_TEAM, path, found, remedy)
+            yield Finding(Code.JOB_TEAM, path, found, f"use a key below {TEAMS}/{team.name}/")
     if not isinstance(job, GpuJob):
         return
     pool = next((each for each in config.gpu_pools if each.name == job.pool), None)

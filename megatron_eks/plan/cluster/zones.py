@@ -45,8 +45,7 @@ def check_zones(config: ClusterConfig) -> Iterator[Finding]:
     """Yield zones that the region does not have, or the cluster does not list."""
     zones = config.availability_zones
     if len(set(zones)) < _EKS_ZONES and config.existing_cluster is None:
-        found = f"{len(set(zones))} zone"
-        remedy = "list two or three; EKS demands two"
+        found, remedy = f"{len(set(zones))} zone", "list two or three; EKS demands two"
         yield Finding(Code.TOO_FEW_ZONES, ("availability_zones",), found, remedy)
     yield from _places(config)
     yield from check_listed_once(("availability_zones",), zones, "list each zone once")
@@ -60,8 +59,7 @@ def check_zones(config: ClusterConfig) -> Iterator[Finding]:
     for path, chosen in wanted:
         if chosen and chosen not in zones:
             found = f"{chosen!r} is not one of the cluster's zones"
-            remedy = not_listed(chosen, config)
-            yield Finding(Code.ZONE_NOT_LISTED, path, found, remedy)
+            yield Finding(Code.ZONE_NOT_LISTED, path, found, not_listed(chosen, config))
 
 
 def not_listed(zone: str, config: ClusterConfig) -> str:

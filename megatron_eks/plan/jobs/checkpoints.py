@@ -121,8 +121,7 @@ def _spot(
         found += f"; {interval} steps between checkpoints take {_shown(between)}"
         needed.append(f"checkpoint.interval: {often} at most")
     change = " with ".join(needed) or "save often: checkpoint.interval"
-    remedy = f"use another kind of capacity, or {change}"
-    yield warning(Code.SPOT_GANG, ("nodes",), found, remedy)
+    yield warning(Code.SPOT_GANG, ("nodes",), found, f"use another kind of capacity, or {change}")
 
 
 def _interval(
@@ -138,10 +137,12 @@ def _interval(
     enough = min(is_now.best_interval_steps, steps)
     if wasteful and interval < enough:
         found = (
-            f"a checkpoint of {saving.checkpoint_bytes / 1e9:.0f} GB takes about "
-            f"{_shown(is_now.save_seconds)} to write, and {interval} steps take about "
-            f"{_shown(between)}: {is_now.expected:.0%} of the time would count"
+            f"{saving.checkpoint_bytes / 1e9:.0f} GB take about {_shown(is_now.save_seconds)} to "
         )
+        found += (
+            f"write, and {interval} steps about {_shown(between)}: {is_now.expected:.0%} of the "
+        )
+        found += "time would count"
         yield warning(Code.SAVE_TIME, ("checkpoint", "interval"), found, f"use about {enough}")
     elif between > best and (wasteful or between > max(_HOUR_SECONDS, _FAR * best)):
         found = f"{interval} steps take about {_shown(between)}, and a failure can lose all of them"
@@ -199,11 +200,8 @@ def check_disk(job: TrainingJob, model: ModelShape, cluster: ClusterConfig) -> I
     needed = (job.checkpoint.keep_last + 1) * checkpoint + base
     capacity = cluster.storage.lustre.capacity_gib * GIB
     if needed > capacity:
-        found = (
-            f"{job.checkpoint.keep_last} checkpoints of {checkpoint / 1e9:.0f} GB, one more "
-            f"being written and the base weights take {gib(needed)} GiB "
-            f"of {cluster.storage.lustre.capacity_gib}"
-        )
+        found = f"{job.checkpoint.keep_last} checkpoints of {checkpoint / 1e9:.0f} GB, one being "
+        found += f"written and base weights take {gib(needed)} GiB of {capacity // GIB}"
         fitting = (capacity - base) // checkpoint - 1
         size = size_for(cluster.storage.lustre, -(-needed // GIB))
         remedy = f"use at most {fitting}, or" if fitting > 0 else "even keep_last: 1 takes more:"

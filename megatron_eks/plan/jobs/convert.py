@@ -57,13 +57,11 @@ def _architecture(job: ConvertCheckpointJob) -> Iterator[Finding]:
     name = ARCHITECTURE_OF.get(job.model)
     if name in ARCHITECTURES:
         return
+    found = f"Megatron-Bridge {VERSION} has no bridge for {name}"
+    remedy = "name an image of yours whose Megatron-Bridge has one, or train from random weights"
     if name is None:
         found = f"{job.model} has no counterpart in transformers, so nothing to convert to or from"
         remedy = "train it from random weights, or name a Llama or a Mistral"
-    else:
-        found = f"Megatron-Bridge {VERSION} has no bridge for {name}"
-        remedy = "name an image of yours whose Megatron-Bridge has one"
-        remedy += ", or train from random weights" * (job.direction == "import")
     level = Level.ERROR if job.image == "megatron" or name is None else Level.WARNING
     yield Finding(Code.NO_CONVERSION, ("model",), found, remedy, level)
 

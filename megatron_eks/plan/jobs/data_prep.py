@@ -54,24 +54,17 @@ def check(job: DataPrepJob, cluster: ClusterConfig) -> Iterator[Finding]:
         found = f"{job.shards} pods, and an Indexed Job has at most {_MOST_PODS}"
         yield Finding(Code.TOO_MANY_NODES, ("shards",), found, f"use at most {_MOST_PODS}")
     yield from _output(job)
-    yield from _own_output(job)
 
 
 def _output(job: DataPrepJob) -> Iterator[Finding]:
-    if job.output_prefix.endswith(_FILES):
-        found = f"the data set would be {job.output_prefix}_{job.json_keys[0]}_document.bin"
-        remedy = f"use {job.output_prefix.rpartition('.')[0]}: a prefix, and no file"
-        yield Finding(Code.DATA_SOURCE, ("output_prefix",), found, remedy)
-    if job.output_prefix.endswith("_document"):
-        found = f"the data set would be {job.output_prefix}_{job.json_keys[0]}_document"
-        remedy = "leave out the key and _document: they are added"
-        yield Finding(Code.DATA_SOURCE, ("output_prefix",), found, remedy)
-
-
-def _own_output(job: DataPrepJob) -> Iterator[Finding]:
-    """Yield a pattern that takes in the data set itself, once a pod that was lost starts again."""
-    made = f"{job.output_prefix}_{''.join(job.json_keys[:1])}_document.bin"
+    prefix, made = job.output_prefix, f"{job.output_prefix}_{job.json_keys[0]}_document.bin"
+    if prefix.endswith((*_FILES, "_document")):
+        remedy = f"use {prefix.rpartition('.')[0]}: a prefix, and no file"
+        if prefix.endswith("_document"):
+            remedy = "leave out the key and _document: they are added"
+        yield Finding(Code.DATA_SOURCE, ("output_prefix",), f"the data set would be {made}", remedy)
     for index, source in enumerate(job.input):
+        # It would take in the data set itself once a pod that was lost starts again.
         if "://" not in source and source != made and fnmatchcase(made, source):
             found = f"{source} takes in {made}, which this job writes"
             remedy = "name the end of the input too, such as *.jsonl, or write elsewhere"

@@ -13,11 +13,11 @@ from megatron_eks.catalog.images import is_ours
 from megatron_eks.catalog.job_keys import OF_OPTIONS
 from megatron_eks.catalog.megatron_options import FLAGS, OPTIONS
 from megatron_eks.catalog.models import ModelShape
-from megatron_eks.config.aliases import of_option
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, warning
+from megatron_eks.config.hints import of_option
 from megatron_eks.config.job import MegatronJob, MegatronRun
 from megatron_eks.config.scalars import as_text, odd_sign
 from megatron_eks.plan.jobs.arguments import megatron_arguments, options_among

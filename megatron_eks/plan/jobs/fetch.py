@@ -15,7 +15,7 @@ from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.pods import Images, Program, task, token_file
 from megatron_eks.plan.jobs.resources import Resources, system_resources
 from megatron_eks.plan.jobs.runtime import check_task
-from megatron_eks.plan.jobs.sources import from_the_hub, gated, is_repository, outside
+from megatron_eks.plan.jobs.sources import from_the_hub, is_repository, outside
 
 _SOURCES = ("model", "tokenizer", "s3_uri")
 # Streams of a few files at once.
@@ -35,15 +35,13 @@ def check(job: FetchJob, cluster: ClusterConfig) -> Iterator[Finding]:
         value = getattr(job, name)
         if value is None:
             continue
-        if not is_repository(value) or value in PRESETS:
-            remedy = "use OWNER/NAME, as in the address of its page"
-            what = "is a preset of this project, and" if value in PRESETS else "is"
-            found = f"{value!r} {what} no name of a Hugging Face repository"
-            yield Finding(Code.FETCH_SOURCE, (name,), found, remedy)
-        else:
+        if is_repository(value) and value not in PRESETS:
             yield from from_the_hub(job, (name,), value, cluster)
-            if not job.token_secret:
-                yield from gated((name,), value)
+            continue
+        what = "is a preset of this project, and" if value in PRESETS else "is"
+        found = f"{value!r} {what} no name of a Hugging Face repository"
+        remedy = "use OWNER/NAME, as in the address of its page"
+        yield Finding(Code.FETCH_SOURCE, (name,), found, remedy)
     if job.token_secret and job.s3_uri:
         found = "S3 takes no Hugging Face token"
         yield Finding(Code.NO_MEANING, ("token_secret",), found, "remove it")
@@ -64,9 +62,6 @@ def plan(job: FetchJob, cluster: ClusterPlan, images: Images) -> JobPlan:
         env=environment.environment(job),
         secrets=(token,) if token else (),
     )
-    resources = (
-        Resources(_CPU_MILLIS, _MEMORY_MIB)
-        if job.pool
-        else system_resources(cluster.system_nodes.instance_type)
-    )
+    half = system_resources(cluster.system_nodes.instance_type)
+    resources = Resources(_CPU_MILLIS, _MEMORY_MIB) if job.pool else half
     return task(job, cluster, images, program, resources=resources)

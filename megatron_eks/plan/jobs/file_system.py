@@ -55,13 +55,10 @@ def check_near(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
 
 def check_zones(job: AnyJob, others: Sequence[AnyJob], cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what is read on the file system of one zone, and made on that of another."""
-    if not cluster.storage.lustre.per_zone:
-        return
-    zone = _zone(job, cluster)
-    for path, _, place in reads(job):
+    zone = _zone(job, cluster) if cluster.storage.lustre.per_zone else None
+    for path, _, place in reads(job) if zone else ():
         makers = [other for other in others if place in {each for *_, each in writes(other)}]
-        zones = {_zone(other, cluster) for other in makers}
-        if zone is not None and makers and zone not in zones:
+        if makers and zone not in {_zone(other, cluster) for other in makers}:
             name, theirs = makers[0].name, _zone(makers[0], cluster)
             found = f"{name} puts it on the file system of {theirs}, and this job sees {zone}'s"
             remedy = f"run {name} by a pool of {zone} as well, or this job by one of {theirs}"
@@ -132,16 +129,17 @@ def check_together(
     jobs: Sequence[tuple[AnyJob, str]], cluster: ClusterConfig | None
 ) -> Iterator[tuple[str, Finding]]:
     """Yield, with their files, what only all jobs together get wrong."""
-    if cluster is not None:
-        yield from _room_for_all(jobs, cluster)
-        yield from _owner(jobs, cluster)
-        top, space = f"{cluster.storage.lustre.mount_path}/{TEAMS}/", cluster.platform.namespace
-        first = [each.name for each in cluster.teams if space == (each.namespace or each.name)]
-        for job, file in (each for each in jobs if each[0].team in first):
-            for path, _, place in (*writes(job), *reads(job)):
-                if place.startswith(top):
-                    found = f"{place} is below {top}, where pods of team {job.team} may not go"
-                    yield file, Finding(Code.JOB_TEAM, path, found, "use a path of the team's own")
+    if cluster is None:
+        return
+    yield from _room_for_all(jobs, cluster)
+    yield from _owner(jobs, cluster)
+    top, space = f"{cluster.storage.lustre.mount_path}/{TEAMS}/", cluster.platform.namespace
+    first = [each.name for each in cluster.teams if space == (each.namespace or each.name)]
+    for job, file in (each for each in jobs if each[0].team in first):
+        for path, _, place in (*writes(job), *reads(job)):
+            if place.startswith(top):
+                found = f"{place} is below {top}, where pods of team {job.team} may not go"
+                yield file, Finding(Code.JOB_TEAM, path, found, "use a path of the team's own")
 
 
 def _room_for_all(
@@ -149,7 +147,7 @@ def _room_for_all(
 ) -> Iterator[tuple[str, Finding]]:
     """Yield, with its file, the last job where checkpoints of all do not fit, and each one's do."""
     lustre = cluster.storage.lustre
-    room, sizes, last = lustre.capacity_gib * GIB, dict[tuple[str | None, str], int](), ""
+    room, sizes, last = lustre.capacity_gib * GIB, dict[_Place, int](), ""
     for job, file in jobs:
         if not isinstance(job, TrainingJob) or has_errors(check_model(job.model)):
             continue
@@ -159,11 +157,9 @@ def _room_for_all(
             sizes[place], last = max(needed, sizes.get(place, 0)), file
     taken = sum(sizes.values())
     if taken > room >= max(sizes.values()):
-        size = f"{taken / GIB:.0f} GiB of {lustre.capacity_gib}"
-        found = f"the checkpoints of {len(sizes)} jobs take {size}"
-        remedy = "keep fewer, delete those of finished runs, or set "
-        remedy += f"storage.lustre.capacity_gib: {size_for(lustre, -(-taken // GIB))}"
-        path = ("checkpoint", "keep_last")
+        size, path = size_for(lustre, -(-taken // GIB)), ("checkpoint", "keep_last")
+        found = f"of {len(sizes)} jobs they take {taken / GIB:.0f} GiB of {lustre.capacity_gib}"
+        remedy = f"keep fewer, delete finished runs', or set storage.lustre.capacity_gib: {size}"
         yield last, warning(Code.CHECKPOINTS_TOGETHER, path, found, remedy)
 
 
@@ -180,9 +176,9 @@ def _owner(
             if place.startswith(f"{lustre.mount_path}/") and top not in ours:
                 found = f"the file system exists, and nothing here makes {top} the pods'"
                 remedy = (
-                    f"use a path below {', '.join(ours)}, or set storage.lustre.existing.path; "
-                    f"or see that user {POD_UID} may write there"
+                    f"use a path below {', '.join(ours)}, set storage.lustre.existing.path, or "
                 )
+                remedy += f"see that user {POD_UID} may write there"
                 yield file, warning(Code.SHARED_DIRECTORIES, path, found, remedy)
 
 
@@ -221,8 +217,7 @@ class Claims:
         for (path, uri), (_, directory) in zip(s3_outputs(job), written, strict=False):
             first, its_directory = self.copies.setdefault(uri.rstrip("/"), (file, directory))
             if its_directory != directory:
-                found = f"{first} copies other checkpoints to {uri} too: "
-                found += "neither would be whole there"
+                found = f"{first} copies others to {uri} too: neither would be whole there"
                 beside = uri.rstrip("/").rpartition("/")[0]
                 remedy = f"give each job its own prefix: {beside}/{job.name}"
                 yield Finding(Code.SHARED_S3_CHECKPOINTS, path, found, remedy)
@@ -232,21 +227,15 @@ def _of_two(path: Path, place: str, first: str, jobs: tuple[AnyJob, AnyJob]) -> 
     """Say what becomes of a place that two jobs write; `first` is the file of one."""
     one, other = jobs
     if not isinstance(one, TrainingJob) or not isinstance(other, TrainingJob):
-        found = f"{first} writes {place} too"
         remedy = "give each its own place: one would destroy what the other made"
-        return warning(Code.SAME_OUTPUT, path, found, remedy)
-    remedy = "give each job its own directory"
-    if _differ(one, other):
+        return warning(Code.SAME_OUTPUT, path, f"{first} writes {place} too", remedy)
+    remedy, models = "give each job its own directory", (one.model, other.model)
+    known = not any(has_errors(check_model(model)) for model in models)
+    if known and len({model_shape(model) for model in models}) > 1:
         found = f"{first} saves another model to {place}: neither resumes from both's"
         return Finding(Code.SHARED_CHECKPOINTS, path, found, remedy)
     found = f"{first} saves to {place} too: run together, one loses"
     return warning(Code.SHARED_CHECKPOINTS, path, found, f"{remedy}, or never run both")
-
-
-def _differ(one: TrainingJob, other: TrainingJob) -> bool:
-    if has_errors((*check_model(one.model), *check_model(other.model))):
-        return False
-    return model_shape(one.model) != model_shape(other.model)
 
 
 def check_cluster_of(jobs: Sequence[AnyJob], cluster: ClusterConfig) -> Iterator[Finding]:

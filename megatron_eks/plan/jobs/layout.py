@@ -85,15 +85,12 @@ def _world(sizes: Sizes) -> Iterator[Finding]:
         product = f"tensor {tensor} x pipeline {parallelism.pipeline} x context "
         product += f"{parallelism.context} = {parallelism.model_gpus}"
         remedy = f"choose sizes whose product is one of {listed_divisors(world)}"
-        found = f"{product} does not divide {world} GPUs"
-        yield Finding(Code.LAYOUT_WORLD, path, found, remedy)
+        yield Finding(Code.LAYOUT_WORLD, path, f"{product} does not divide {world} GPUs", remedy)
         return
     step = training.micro_batch_size * data
     if training.global_batch_size % step:
-        found = (
-            f"{training.global_batch_size} is no multiple of "
-            f"micro_batch_size {training.micro_batch_size} x data parallel size {data}"
-        )
+        found = f"{training.global_batch_size} is no multiple of micro_batch_size "
+        found += f"{training.micro_batch_size} x data parallel size {data}"
         below = training.global_batch_size // step * step
         near = f"{below} or {below + step}" if below else str(step)
         yield Finding(Code.LAYOUT_BATCH, ("training", "global_batch_size"), found, f"use {near}")
@@ -106,38 +103,31 @@ def splits(model: ModelShape, tensor: int) -> bool:
     return whole and not (groups % tensor and tensor % groups)
 
 
-def _tensor_sizes(sizes: Sizes, model: ModelShape) -> list[int]:
-    """Return the tensor parallel sizes that a node, the job's GPUs and the model all take."""
-    rest = sizes.parallelism.model_gpus // sizes.parallelism.tensor
-    fitting = (each for each in divisors(sizes.per_node) if splits(model, each))
-    return [size for size in fitting if not sizes.gpus % (size * rest)]
-
-
 def _tensor(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
-    tensor = sizes.parallelism.tensor
-    path = ("parallelism", "tensor")
-    fitting = ", ".join(map(str, _tensor_sizes(sizes, model)))
+    tensor, path = sizes.parallelism.tensor, ("parallelism", "tensor")
+    heads, groups = model.num_attention_heads, model.num_query_groups
+    # What a node, the job's GPUs and the model all take.
+    rest = sizes.parallelism.model_gpus // tensor
+    of_node = (each for each in divisors(sizes.per_node) if splits(model, each))
+    fitting = ", ".join(str(each) for each in of_node if not sizes.gpus % (each * rest))
     fits = f"use {fitting}" if fitting == "1" else f"use one of {fitting}"
-    if model.num_attention_heads % tensor:
-        found = f"{tensor} does not divide {model.num_attention_heads} attention heads"
-        remedy = fits if fitting else f"use one of {listed_divisors(model.num_attention_heads)}"
+    if heads % tensor:
+        found = f"{tensor} does not divide {heads} attention heads"
+        remedy = fits if fitting else f"use one of {listed_divisors(heads)}"
         yield Finding(Code.LAYOUT_HEADS, path, found, remedy)
-    groups = model.num_query_groups
     if groups % tensor and tensor % groups:
         found = f"{tensor} is neither a divisor nor a multiple of {groups} query groups"
-        remedy = (
-            fits if fitting else f"use one of {listed_divisors(groups)}, or a multiple of {groups}"
-        )
+        remedy = fits if fitting else f"use a divisor or a multiple of {groups}"
         yield Finding(Code.LAYOUT_HEADS, path, found, remedy)
-    if model.num_attention_heads % groups:
-        found = f"{groups} query groups do not divide {model.num_attention_heads} attention heads"
-        remedy = f"use one of {listed_divisors(model.num_attention_heads)}"
+    if heads % groups:
+        found = f"{groups} query groups do not divide {heads} attention heads"
+        remedy = f"use one of {listed_divisors(heads)}"
         yield Finding(Code.LAYOUT_HEADS, ("model", "num_query_groups"), found, remedy)
     if model.multi_latent_attention and model.qk_pos_emb_head_dim % 2:
         # RotaryEmbedding turns channels in pairs.
         found = f"positions turn pairs of channels, and {model.qk_pos_emb_head_dim} are no pairs"
-        path_of_positions = ("model", "qk_pos_emb_head_dim")
-        yield Finding(Code.LAYOUT_HEADS, path_of_positions, found, "use an even number, such as 64")
+        place = ("model", "qk_pos_emb_head_dim")
+        yield Finding(Code.LAYOUT_HEADS, place, found, "use an even number, such as 64")
     if model.kv_channels % _HEAD_STEP or model.kv_channels > _LARGEST_HEAD:
         found = f"attention heads of {model.kv_channels} channels do not suit flash attention"
         remedy = f"use a multiple of {_HEAD_STEP}, at most {_LARGEST_HEAD}"
@@ -174,14 +164,14 @@ def _pipeline(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
         found = f"{chunks} chunks do not divide the {layers} layers of a stage"
         yield Finding(Code.LAYOUT_LAYERS, path, found, f"use one of {listed_divisors(layers)}")
     else:
-        microbatches, stages = _microbatches(sizes), sizes.parallelism.pipeline
-        if microbatches % stages:
-            found = f"{microbatches} microbatches are no multiple of {stages} pipeline stages"
+        microbatches = _microbatches(sizes)
+        if microbatches % pipeline:
+            found = f"{microbatches} microbatches are no multiple of {pipeline} pipeline stages"
             each = sizes.training.global_batch_size // microbatches
-            below = microbatches // stages * stages
-            near = " or ".join(str(each * count) for count in (below, below + stages) if count)
+            below = microbatches // pipeline * pipeline
+            near = " or ".join(str(each * count) for count in (below, below + pipeline) if count)
             remedy = f"set training.global_batch_size: {near}, or remove virtual_pipeline"
-            yield Finding(Code.LAYOUT_BATCH, ("parallelism", "virtual_pipeline"), found, remedy)
+            yield Finding(Code.LAYOUT_BATCH, path, found, remedy)
 
 
 def _microbatches(sizes: Sizes) -> int:
@@ -198,10 +188,7 @@ def _idle_stages(sizes: Sizes) -> Iterator[Finding]:
     idle = waits / (waits + batches) if batches else 0
     if idle > MOST_IDLE:
         found = f"{batches} microbatches for {stages} stages: each waits {idle:.0%} of a step"
-        remedy = (
-            f"use fewer stages, virtual_pipeline, or a global_batch_size of {4 * stages} "
-            "microbatches or more"
-        )
+        remedy = f"use fewer stages, virtual_pipeline, or {4 * stages} microbatches or more a batch"
         yield warning(Code.IDLE_STAGES, ("parallelism", "pipeline"), found, remedy)
 
 
@@ -213,7 +200,8 @@ def _sequence(sizes: Sizes) -> Iterator[Finding]:
     # Each context parallel rank takes two chunks, one from each end, to balance causal attention.
     chunks = 2 * context if context > 1 else 1
     parts = tensor * context if parallelism.sequence_parallel else 1
-    near = _near(length, lcm(chunks, parts))
+    step = lcm(chunks, parts)
+    near = max(step, (length + step // 2) // step * step)  # 4096 for 4097
     if context > 1 and length % (2 * context):
         found = f"{length} is no multiple of 2 x context parallel size {context}"
         yield Finding(Code.LAYOUT_SEQUENCE, path, found, f"use {near}")
@@ -262,8 +250,3 @@ def _experts(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
         found = f"{product} {parallelism.pipeline} = {inner} does not divide {world} GPUs"
         remedy = f"choose sizes whose product is one of {listed_divisors(world)}"
         yield Finding(Code.LAYOUT_EXPERTS, ("parallelism", "expert"), found, remedy)
-
-
-def _near(number: int, step: int) -> int:
-    """Return the multiple that is nearest: 4096 for 4097."""
-    return max(step, (number + step // 2) // step * step)

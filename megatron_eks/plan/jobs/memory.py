@@ -85,8 +85,7 @@ def verdict(
         found = f"{found}: {missing} are missing ({_breakdown(memory)})"
         yield Finding(Code.DOES_NOT_FIT, path, found, remedy())
     elif share > training.TIGHT:
-        found = f"{found} ({_breakdown(memory)})"
-        yield warning(Code.FITS_TIGHTLY, path, found, remedy())
+        yield warning(Code.FITS_TIGHTLY, path, f"{found} ({_breakdown(memory)})", remedy())
 
 
 def _breakdown(memory: MemoryEstimate) -> str:
@@ -100,11 +99,7 @@ def _breakdown(memory: MemoryEstimate) -> str:
 
 
 # What takes less memory, cheapest in speed first.
-_CHANGES: tuple[tuple[str, dict[str, object]], ...] = (
-    ("training.train_batch_size: 1", {"train_batch_size": 1}),
-    ("training.sharding: full", {"sharding": "full"}),
-    ("training.activation_checkpointing: true", {"activation_checkpointing": True}),
-)
+_CHANGES = {"train_batch_size": 1, "sharding": "full", "activation_checkpointing": True}
 # So many times the nodes are doubled in search of a number that fits.
 _DOUBLINGS = 6
 
@@ -112,27 +107,21 @@ _DOUBLINGS = 6
 def smaller(job: TorchRun, model: ModelShape, pool: GpuPool) -> str:
     """Name the single changes that would fit, cheapest in speed first; or the fewest nodes."""
     instance = INSTANCES[pool.instance_type]
-    needed = training.job_memory(job, model, instance).per_gpu_bytes
-    found = [
-        (name, training.job_memory(training.changed(job, "training", **change), model, instance))
-        for name, change in _CHANGES
-    ]
-    fitting = [
-        f"{name} ({_less(needed, option)})" for name, option in found if training.fits(option)
-    ]
-    if fitting:
-        return f"use {' or '.join(fitting)}"
+    needed, fitting = training.job_memory(job, model, instance).per_gpu_bytes, []
     # DDP has copies everywhere, and hybrid sharding as many inside a node on any number of nodes.
     words, option = ["kind: fsdp"] * (job.kind == "ddp"), job
-    for name, change in _CHANGES:
-        thriftier = training.changed(option, "training", **change)
-        words += [name] * (thriftier != option)
-        option = thriftier
+    for name, value in _CHANGES.items():
+        text = f"training.{name}: {str(value).lower()}"
+        alone = training.changed(job, "training", **{name: value})
+        if training.fits(less := training.job_memory(alone, model, instance)):
+            fitting.append(f"{text} ({_less(needed, less)})")
+        words += [text] * (getattr(job.training, name) != value)
+        option = training.changed(option, "training", **{name: value})
+    if fitting:
+        return f"use {' or '.join(fitting)}"
     for nodes in (job.nodes << power for power in range(_DOUBLINGS)):
-        sharded = training.sharded_memory(
-            option.model_copy(update={"nodes": nodes}), model, instance
-        )
-        if training.fits(sharded):
+        larger = option.model_copy(update={"nodes": nodes})
+        if training.fits(sharded := training.sharded_memory(larger, model, instance)):
             key = "runtime.elastic.min_nodes" if job.runtime.elastic else "nodes"
             words += [f"{key}: {nodes}"] * (nodes > job.nodes)
             remedy = f"use {' and '.join(words)} ({_less(needed, sharded)})"

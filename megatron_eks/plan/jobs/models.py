@@ -10,7 +10,7 @@ from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, closest, warning
-from megatron_eks.config.job import AnyJob, FetchJob, MegatronBridgeJob, MegatronRun, TrainingJob
+from megatron_eks.config.job import MegatronBridgeJob, MegatronRun, TrainingJob
 
 # Organizations and releases that Hugging Face's names have around a preset's.
 _AROUND = re.compile(r"^meta-|-(hf|base|instruct|v0\.\d)$")
@@ -20,11 +20,6 @@ def preset_of_name(name: str) -> str | None:
     """Return the preset of a model by Hugging Face's name, or of a folder that is called so."""
     plain = _AROUND.sub("", name.rpartition("/")[2].lower())
     return plain if plain in PRESETS else None
-
-
-def preset_of(job: AnyJob) -> str | None:
-    """Return the preset that a fetched model's name is; None where it is none of them."""
-    return preset_of_name(job.model or "") if isinstance(job, FetchJob) else None
 
 
 def preset_name(model: str | ModelSpec) -> str | None:
@@ -68,32 +63,33 @@ def unknown_preset(path: Path, name: str) -> Finding:
 def check_model(model: str | ModelSpec) -> Iterator[Finding]:
     """Yield why a model has no shape."""
     name = preset_name(model)
-    if name is not None:
-        path: Path = ("model",) if isinstance(model, str) else ("model", "preset")
-        if name not in PRESETS:
-            problem = unknown_preset(path, name)
-            if not preset_of_name(name) and ("/" in name or not closest(name, PRESETS)):
-                sizes = "or write its sizes under model (num_layers, hidden_size, ...) in its place"
-                problem = replace(problem, remedy=f"{problem.remedy}; {sizes}")
-            yield problem
-        else:
-            yield from _check_pattern(model_shape(model))
-        return
-    given = set() if isinstance(model, str) else set(model.model_dump(exclude_none=True))
+    if name in PRESETS:
+        yield from _check_pattern(model_shape(model))
+    elif name is not None:
+        problem = unknown_preset(
+            ("model",) if isinstance(model, str) else ("model", "preset"), name
+        )
+        if not preset_of_name(name) and ("/" in name or not closest(name, PRESETS)):
+            sizes = "or write its sizes under model (num_layers, hidden_size, ...) in its place"
+            problem = replace(problem, remedy=f"{problem.remedy}; {sizes}")
+        yield problem
+    elif isinstance(model, ModelSpec):
+        yield from _check_sizes(model)
+
+
+def _check_sizes(model: ModelSpec) -> Iterator[Finding]:
+    given = set(model.model_dump(exclude_none=True))
     required = [field.name for field in fields(ModelShape) if field.default is MISSING]
-    latent = isinstance(model, ModelSpec) and model.multi_latent_attention
-    needless = _OF_GROUPS if latent else ()
+    needless = _OF_GROUPS if model.multi_latent_attention else ()
     missing = [name for name in required if name not in given and name not in needless]
     latents = [name for name in _LATENT if name in given]
-    if latents and not latent and set(missing) <= set(_OF_GROUPS):
+    if latents and not model.multi_latent_attention and set(missing) <= set(_OF_GROUPS):
         found = "sizes of latent attention, and multi_latent_attention is not set"
         remedy = "set multi_latent_attention: true"
         yield Finding(Code.UNKNOWN_MODEL, ("model", latents[0]), found, remedy)
-        return
-    if missing:
-        verb, them = ("is", "it") if len(missing) == 1 else ("are", "them")
-        found = f"without preset, {', '.join(missing)} {verb} missing"
-        yield Finding(Code.UNKNOWN_MODEL, ("model",), found, f"add {them}, or name a preset")
+    elif missing:
+        found = f"without preset, missing: {', '.join(missing)}"
+        yield Finding(Code.UNKNOWN_MODEL, ("model",), found, "add them, or name a preset")
     else:
         yield from _check_pattern(model_shape(model))
 
@@ -123,9 +119,8 @@ def check_meaning(model: str | ModelSpec) -> Iterator[Finding]:
             found, remedy = "there are no experts to choose from", "remove it, or set num_experts"
             yield Finding(Code.NO_MEANING, ("model", name), found, remedy)
         if name in _LATENT and not shape.multi_latent_attention:
-            found = "attention compresses nothing"
             remedy = "remove it, or set multi_latent_attention: true"
-            yield Finding(Code.NO_MEANING, ("model", name), found, remedy)
+            yield Finding(Code.NO_MEANING, ("model", name), "attention compresses nothing", remedy)
     groups = model.num_query_groups
     if groups and shape.multi_latent_attention and groups != shape.num_attention_heads:
         found = "latent attention has a key and a value for every head, and no groups"
@@ -216,15 +211,18 @@ def counted_layers(job: MegatronRun, model: ModelShape) -> int | None:
         by_hand = any(block == "model" and field in _BRIDGE for block, _, field in blocks)
         ends = 2 * job.recipe.startswith(_WITH_ENDS)
         return None if by_hand or job.recipe.startswith(_OWN_STAGES) else model.num_layers + ends
-    given = {OPTIONS.get(word.partition("=")[0]) for word in job.extra_args}
-    return model.num_layers if BY_HAND.isdisjoint(given) else None  # Megatron itself judges
+    by_hand = BY_HAND.isdisjoint(_settings(job.extra_args))
+    return model.num_layers if by_hand else None  # Megatron itself judges
 
 
 def divided_layers(arguments: Sequence[str], model: ModelShape) -> int | None:
     """Return the layers, embedding and loss where they count, that stages divide evenly."""
-    given = {OPTIONS.get(word.partition("=")[0]) for word in arguments}
-    ends = given & BY_HAND
+    ends = _settings(arguments) & BY_HAND
     return None if ends - _ENDS else model.num_layers + len(ends)
+
+
+def _settings(arguments: Sequence[str]) -> set[str | None]:
+    return {OPTIONS.get(word.partition("=")[0]) for word in arguments}
 
 
 def divisors(number: int) -> list[int]:
@@ -234,8 +232,5 @@ def divisors(number: int) -> list[int]:
 
 def listed_divisors(number: int) -> str:
     """List the divisors of a number."""
-    return (
-        f"its divisors: {number}"
-        if number > _MOST_LISTED
-        else ", ".join(map(str, divisors(number)))
-    )
+    few = number <= _MOST_LISTED
+    return ", ".join(map(str, divisors(number))) if few else f"its divisors: {number}"

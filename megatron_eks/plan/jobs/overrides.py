@@ -87,15 +87,10 @@ def check_override(image: str, name: str, value: Value) -> Iterator[Finding]:
             name, (f"{name} follows from the job file", f"remove it, and set {PLANNED[name]}")
         )
     elif "." not in name.strip("."):
-        yield _finding(name, (f"{name!r} names no value of a configuration", _with_block(name)))
+        places = _blocks_with(name.strip(".")) or "BLOCK.NAME, such as ddp.NAME"
+        yield _finding(name, (f"{name!r} names no value of a configuration", f"write {places}"))
     elif problem := _not_taken(name, value):
         yield _finding(name, problem, level_in(image))
-
-
-def _with_block(name: str) -> str:
-    """Say in which blocks there is a value of a name that stands alone."""
-    places = _blocks_with(name.strip("."))
-    return f"write {places}" if places else "write BLOCK.NAME, such as ddp.NAME"
 
 
 def _blocks_with(field: str, but: str = "") -> str:

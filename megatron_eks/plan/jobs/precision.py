@@ -42,11 +42,9 @@ def check_precision(
         blocks = "mxfp8" in {job.overrides.get(name) for name in _RECIPES}
     else:
         blocks = fp8_recipe(job.extra_args) == "mxfp8"
-    step, what = (
-        (_STEP_OF_BLOCKS, "NVFP4" if precision == "nvfp4" else "MXFP8")
-        if blocks
-        else (_STEP, "FP8")
-    )
+    step, what = _STEP, "FP8"
+    if blocks:
+        step, what = _STEP_OF_BLOCKS, "NVFP4" if precision == "nvfp4" else "MXFP8"
     for name, size in _sizes(job, model):
         if size % step:
             found = f"{name} is {size} on each GPU, and {what} needs multiples of {step}"

@@ -12,6 +12,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, has_errors, warning
 from megatron_eks.config.hints import of_place
 from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
+from megatron_eks.config.training import FsdpData
 from megatron_eks.config.unsupported import torch_unsupported
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import (
@@ -27,7 +28,7 @@ from megatron_eks.plan.jobs import (
 from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.resources import gpu_pool
-from megatron_eks.plan.jobs.schedule import check_optimizer, check_rate
+from megatron_eks.plan.jobs.schedule import check_optimizer, check_rate, check_reached
 from megatron_eks.plan.jobs.training import at_fewest_nodes, checkpoint_bytes, job_memory
 from megatron_eks.predict.parameters import parameters
 
@@ -62,14 +63,9 @@ _CONFIGURED = dict(entries(_TABLE["configured"]))
 _BY_SCRIPT = frozenset(_TABLE["by_script"].split())
 
 
-def check_fsdp(job: FsdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
-    """Yield everything wrong with a job of FSDP."""
-    yield from _check(job, cluster)
-
-
 def check_ddp(job: DdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with a job of DDP."""
-    yield from _check(job, cluster)
+    yield from check(job, cluster)
     # An Indexed Job knows the rank of each pod beforehand.
     yield from runtime.no_meaning(job, ("rendezvous", "elastic"))
     if "sharding" in job.training.model_fields_set:
@@ -77,7 +73,8 @@ def check_ddp(job: DdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.NO_MEANING, ("training", "sharding"), found, "remove it, or use fsdp")
 
 
-def _check(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
+def check(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Yield everything wrong with a job of FSDP, and what one of DDP has in common with it."""
     yield from runtime.check_gpus(job, cluster)
     model_findings = list(models.check_model(job.model))
     yield from model_findings
@@ -110,23 +107,16 @@ def _training(job: TorchRun) -> Iterator[Finding]:
         found = f"{training.warmup_iters} warm-up steps of {training.max_steps}"
         remedy = f"use fewer than {training.max_steps}"
         yield Finding(Code.SCHEDULE, ("training", "warmup_iters"), found, remedy)
-    intervals = (
-        ("checkpoint", "interval", "checkpoint"),
-        ("training", "validation_interval", "one"),
-    )
-    for block, name, what in intervals:
-        part = getattr(job, block)
-        if getattr(part, name) > training.max_steps and name in part.model_fields_set:
-            found = f"the run ends after {training.max_steps} steps, before the first {what}"
-            remedy = f"use at most {training.max_steps}"
-            yield warning(Code.SCHEDULE, (block, name), found, remedy)
+    intervals = ("checkpoint.interval", "training.validation_interval")
+    yield from check_reached(job, training.max_steps, *intervals)
     if checkpoint.format == "torch":
         found = "PyTorch saves in its own distributed format"
         yield Finding(Code.NO_MEANING, ("checkpoint", "format"), found, "remove it")
 
 
 def _data(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
-    names = {"dataset": job.data.dataset, "tokenizer": job.data.tokenizer}
+    data = job.data
+    names = {"dataset": data.dataset, "tokenizer": data.tokenizer}
     places: list[tuple[Path, str | None]] = [
         (("checkpoint", "directory"), job.checkpoint.directory),
         (("checkpoint", "pretrained"), job.checkpoint.pretrained),
@@ -141,42 +131,39 @@ def _data(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
             yield Finding(Code.DATA_SOURCE, path, found, remedy)
         else:
             yield from sources.from_the_hub(job, path, name, cluster)
-            if not job.token_secret:
-                yield from sources.gated(path, name)
     yield from sources.outside(places, cluster)
-    if job.data.dataset.endswith((".bin", ".idx")):
-        found = f"{job.data.dataset!r} is a file, not a prefix"
-        remedy = f"write {job.data.dataset[:-4]}"
-        yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, remedy)
-    elif job.data.dataset.startswith("/") and any(sign in job.data.dataset for sign in "*?["):
-        found = f"{job.data.dataset} is a pattern, and one file, prefix or data set is read"
-        remedy = "prepare the files by a job of kind data_prep, which takes patterns"
-        yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, remedy)
-    elif job.data.dataset.startswith("/") and job.data.dataset.endswith(OTHER_FORMS):
-        found = f"{job.data.dataset} does not hold a JSON object on each line"
-        yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, "write it as JSONL first")
-    yield from sources.check_tokenizer(("data", "tokenizer"), job.data.tokenizer)
-    if job.data.dataset in _BY_SCRIPT:
-        found = f"{job.data.dataset} is made by a script, and datasets 4 and later run none"
+    for problem in _dataset(data.dataset):
+        yield Finding(Code.DATA_SOURCE, ("data", "dataset"), *problem)
+    yield from sources.check_tokenizer(("data", "tokenizer"), data.tokenizer)
+    if data.dataset in _BY_SCRIPT:
+        found = f"{data.dataset} is made by a script, and datasets 4 and later run none"
         remedy = "use a corpus of plain files, such as allenai/c4, or bring the text and prepare it"
         yield warning(Code.DATA_SOURCE, ("data", "dataset"), found, remedy)
-    yield from _configuration(job)
-
-
-def _configuration(job: TorchRun) -> Iterator[Finding]:
-    place: Path = ("data", "configuration")
-    configuration = job.data.configuration
-    if job.data.dataset in _CONFIGURED and not configuration:
-        found = f"{job.data.dataset} has several configurations, and none is named"
-        remedy = f"add data.configuration, such as {_CONFIGURED[job.data.dataset]}"
-        yield Finding(Code.DATA_SOURCE, place, found, remedy)
-    elif configuration is not None and not _CONFIGURATION.fullmatch(configuration):
-        found = f"{configuration!r} is no name of a configuration"
-        remedy = "use one that the data set's page lists, such as en, or leave it out"
-        yield Finding(Code.DATA_SOURCE, place, found, remedy)
-    if configuration and job.data.dataset.startswith("/"):
+    for problem in _configuration(data):
+        yield Finding(Code.DATA_SOURCE, ("data", "configuration"), *problem)
+    if data.configuration and data.dataset.startswith("/"):
         found = "files have no configuration"
-        yield Finding(Code.NO_MEANING, place, found, "remove it")
+        yield Finding(Code.NO_MEANING, ("data", "configuration"), found, "remove it")
+
+
+def _dataset(name: str) -> Iterator[tuple[str, str]]:
+    if name.endswith((".bin", ".idx")):
+        yield f"{name!r} is a file, not a prefix", f"write {name[:-4]}"
+    elif name.startswith("/") and any(sign in name for sign in "*?["):
+        remedy = "prepare the files by a job of kind data_prep, which takes patterns"
+        yield f"{name} is a pattern, and one file, prefix or data set is read", remedy
+    elif name.startswith("/") and name.endswith(OTHER_FORMS):
+        yield f"{name} does not hold a JSON object on each line", "write it as JSONL first"
+
+
+def _configuration(data: FsdpData) -> Iterator[tuple[str, str]]:
+    configuration = data.configuration
+    if data.dataset in _CONFIGURED and not configuration:
+        remedy = f"add data.configuration, such as {_CONFIGURED[data.dataset]}"
+        yield f"{data.dataset} has several configurations, and none is named", remedy
+    elif configuration is not None and not _CONFIGURATION.fullmatch(configuration):
+        remedy = "use one that the data set's page lists, such as en, or leave it out"
+        yield f"{configuration!r} is no name of a configuration", remedy
 
 
 def _model(job: TorchRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
@@ -188,10 +175,8 @@ def _model(job: TorchRun, model: ModelShape, instance: InstanceType) -> Iterator
         path: Path = ("model", "multi_latent_attention")
         yield Finding(Code.LAYOUT_HEADS, path, found, "use kind: megatron")
     if model.num_attention_heads % model.num_query_groups:
-        found = (
-            f"{model.num_query_groups} query groups do not divide "
-            f"{model.num_attention_heads} attention heads"
-        )
+        groups, heads = model.num_query_groups, model.num_attention_heads
+        found = f"{groups} query groups do not divide {heads} attention heads"
         remedy = "use a divisor of the number of heads"
         yield Finding(Code.LAYOUT_HEADS, ("model", "num_query_groups"), found, remedy)
     if job.training.precision == "fp8" and not instance.gpu.has_fp8:

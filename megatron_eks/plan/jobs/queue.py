@@ -10,7 +10,7 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.job import GpuJob
-from megatron_eks.plan.cluster.pools import plan_pool
+from megatron_eks.plan.cluster.pools import plan_pools
 from megatron_eks.plan.cluster.queues import plan_queues, topology_levels
 from megatron_eks.plan.cluster.teams import plan_teams
 from megatron_eks.plan.jobs.job import JobPlan
@@ -36,10 +36,9 @@ def check_queue(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
     pool = gpu_pool(job, cluster)
     if pool is None or any(each.instance_type not in INSTANCES for each in cluster.gpu_pools):
         return
-    pools = [plan_pool(each, cluster.kubernetes_version) for each in cluster.gpu_pools]
     shares = [
         (each.team, share.gpus)
-        for each in plan_queues(pools, teams)
+        for each in plan_queues(plan_pools(cluster), teams)
         for share in each.shares
         if share.pool == pool.name
     ]

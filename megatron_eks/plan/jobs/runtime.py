@@ -21,13 +21,7 @@ from megatron_eks.plan.cluster.platform import (
 )
 from megatron_eks.plan.jobs.job import workload_of
 from megatron_eks.plan.jobs.queue import check_queue
-from megatron_eks.plan.jobs.resources import (
-    cpu_limit_millis,
-    gpu_instance,
-    gpu_pool,
-    job_memory_mib,
-    memory_limit_mib,
-)
+from megatron_eks.plan.jobs.resources import gpu_instance, gpu_pool, job_memory_mib, whole_node
 from megatron_eks.plan.jobs.tracking import check_tracking
 from megatron_eks.plan.jobs.variables import check_variables
 
@@ -43,17 +37,17 @@ _MANY_RESTARTS = 50
 def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what is wrong with the pods, nodes and GPUs that a job asks for."""
     yield from check_runtime(job, cluster)
-    longest = _longest_name(job, cluster)
-    if len(longest) > _DNS_LABEL_LENGTH:
-        found = f"the name {longest!r} would have {len(longest)} characters, and 63 are allowed"
-        remedy = f"shorten the name by {len(longest) - _DNS_LABEL_LENGTH} characters"
-        yield Finding(Code.NAME_TOO_LONG, ("name",), found, remedy)
-    workload = workload_of(job, cluster.platform.workload)
+    default = cluster.platform.workload
+    workload = workload_of(job, default)
     kind = kind_of(workload)
-    if kind.controller and kind not in controlled(cluster.platform.workload):
+    longest = kind.last_pod.format(name=job.name, index=job.nodes - 1, worker=max(0, job.nodes - 2))
+    if (length := len(longest)) > _DNS_LABEL_LENGTH:
+        found = f"the name {longest!r} would have {length} characters, and 63 are allowed"
+        remedy = f"shorten the name by {length - _DNS_LABEL_LENGTH} characters"
+        yield Finding(Code.NAME_TOO_LONG, ("name",), found, remedy)
+    if kind.controller and kind not in controlled(default):
         found = f"the cluster has no controller for {kind.kind}s"
-        remedy = f"set platform.workload: {workload}; running jobs may then keep "
-        remedy += cluster.platform.workload
+        remedy = f"set platform.workload: {workload}; running jobs may then keep {default}"
         yield Finding(Code.WORKLOAD, ("runtime", "workload"), found, remedy)
     if kind.fixed and job.runtime.rendezvous != "static":
         found = f"a {kind.kind} has a fixed number of ranks, and restarts all of them"
@@ -69,14 +63,10 @@ def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
 
 def _nodes(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
     instance, runtime = INSTANCES[pool.instance_type], job.runtime
-    if job.nodes > pool.max_nodes:
-        found = f"{job.nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
-        remedy = f"use at most {pool.max_nodes}, or raise the pool's max_nodes"
-        yield Finding(Code.TOO_MANY_NODES, ("nodes",), found, remedy)
+    yield from _most(("nodes",), job.nodes, pool)
     if job.nodes > 1 and job.kind != "nccl_test" and not instance.efa_interfaces:
         found = f"{pool.instance_type} has no EFA: {job.nodes} nodes exchange gradients over TCP"
-        remedy = "use one node, or a size with EFA"
-        yield warning(Code.NODES_WITHOUT_EFA, ("nodes",), found, remedy)
+        yield warning(Code.NODES_WITHOUT_EFA, ("nodes",), found, "use one node, or a size with EFA")
     path: Path = ("gpus_per_node",)
     if job.gpus_per_node is not None and job.gpus_per_node > instance.gpus:
         found = f"{job.gpus_per_node} GPUs, and a {pool.instance_type} has {instance.gpus}"
@@ -108,24 +98,25 @@ def _nodes(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
         yield warning(Code.SLOW_TO_FAIL, ("runtime", "gang_restarts"), found, "use 3 to 20")
 
 
-def _longest_name(job: GpuJob, cluster: ClusterConfig) -> str:
-    kind = kind_of(workload_of(job, cluster.platform.workload))
-    return kind.last_pod.format(name=job.name, index=job.nodes - 1, worker=max(0, job.nodes - 2))
+def _most(path: Path, nodes: int, pool: GpuPool) -> Iterator[Finding]:
+    if nodes > pool.max_nodes:
+        found = f"{nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
+        remedy = f"use at most {pool.max_nodes}, or raise the pool's max_nodes"
+        yield Finding(Code.TOO_MANY_NODES, path, found, remedy)
 
 
 def _size(job: Job, cluster: ClusterConfig, instance: InstanceType | None) -> Iterator[Finding]:
     """Yield a pod that asks for more than its node has for pods: it would wait for ever."""
     node = cluster.system_nodes.instance_type if instance is None else instance.name
     if instance is not None:
-        gpus = instance.gpus
-        most = cpu_limit_millis(instance, gpus), memory_limit_mib(instance, gpus)
+        whole = whole_node(instance)
+        cores, memory = whole.cpu_millis // 1000, whole.memory_mib // MIB_PER_GIB
     elif job.pool is None:
-        vcpus, memory = system_node_size(node)
-        most = vcpus * 1000 - 1000, memory - 2 * MIB_PER_GIB
+        vcpus, memory_mib = system_node_size(node)
+        cores, memory = vcpus - 1, memory_mib // MIB_PER_GIB - 2
     else:
         return
-    limits = {"cpu": (most[0] // 1000, "cores"), "memory_gib": (most[1] // MIB_PER_GIB, "GiB")}
-    for name, (limit, unit) in limits.items():
+    for name, limit, unit in (("cpu", cores, "cores"), ("memory_gib", memory, "GiB")):
         wish = getattr(job.runtime, name)
         if wish is not None and wish > limit:
             found = f"{wish}, and a {node} has {limit} {unit} for pods"
@@ -144,9 +135,8 @@ def _rendezvous(job: GpuJob, pool: GpuPool, cluster: ClusterConfig) -> Iterator[
     runtime, elastic = job.runtime, job.runtime.elastic
     path: Path = ("runtime", "rendezvous")
     if runtime.rendezvous == "etcd" and not cluster.platform.etcd:
-        found = "the cluster has no etcd"
         remedy = "use c10d, which needs none, or set platform.etcd: true"
-        yield Finding(Code.RENDEZVOUS, path, found, remedy)
+        yield Finding(Code.RENDEZVOUS, path, "the cluster has no etcd", remedy)
     if runtime.rendezvous == "etcd" and runtime.host_network:
         # To a network policy a pod on the host network is its node, whatever its labels.
         found = "etcd answers pods of jobs, and on the host network they have the node's address"
@@ -163,10 +153,7 @@ def _rendezvous(job: GpuJob, pool: GpuPool, cluster: ClusterConfig) -> Iterator[
     elif not elastic.min_nodes <= job.nodes <= elastic.max_nodes:
         found = f"{job.nodes} nodes are not between {elastic.min_nodes} and {elastic.max_nodes}"
         yield Finding(Code.RENDEZVOUS, path, found, "let the bounds hold nodes")
-    if elastic.max_nodes > pool.max_nodes:
-        found = f"{elastic.max_nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
-        remedy = f"use at most {pool.max_nodes}, or raise the pool's max_nodes"
-        yield Finding(Code.TOO_MANY_NODES, (*path, "max_nodes"), found, remedy)
+    yield from _most((*path, "max_nodes"), elastic.max_nodes, pool)
 
 
 def check_tensor_parallelism(instance: InstanceType, tensor: int) -> Iterator[Finding]:
@@ -179,15 +166,8 @@ def check_tensor_parallelism(instance: InstanceType, tensor: int) -> Iterator[Fi
 
 # What only ranks of a training run make use of.
 _FOR_RANKS = (
-    "shm_gib",
-    "distributed_timeout_minutes",
-    "rendezvous",
-    "elastic",
-    "host_network",
-    "ipc_lock",
-    "torchrun_path",
-    "workload",
-    "queue",
+    *("shm_gib", "distributed_timeout_minutes", "rendezvous", "elastic", "host_network"),
+    *("ipc_lock", "torchrun_path", "workload", "queue"),
 )
 
 
@@ -280,8 +260,7 @@ def _launcher(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     build = getattr(cluster.images, job.image) if is_ours(job.image) else None
     if PurePosixPath(torchrun).name in _OTHER_LAUNCHERS:
         found = f"{torchrun} does not start a process for each GPU as torchrun does"
-        remedy = "name a torchrun, such as /opt/venv/bin/torchrun"
-        yield Finding(Code.LAUNCHER, path, found, remedy)
+        yield Finding(Code.LAUNCHER, path, found, "name a torchrun, such as /opt/venv/bin/torchrun")
     elif torchrun.startswith(_CONDA) and build and "BASE_IMAGE" not in build.build_args:
         found = f"the {job.image} image has no Conda, so no rank starts"
         remedy = "leave it out: the image's own torchrun is found without a path"

@@ -62,8 +62,7 @@ def check_optimizer(training: MegatronTraining | FsdpTraining) -> Iterator[Findi
         yield Finding(Code.OPTIMIZER, path, found, "mind the sign of the exponent: 1e-5")
     elif rate < _LOWEST_RATE:
         found = f"{rate:g}: bf16 weights stay what they are at such steps"
-        remedy = "mind the exponent: 1e-5"
-        yield warning(Code.OPTIMIZER, path, found, remedy)
+        yield warning(Code.OPTIMIZER, path, found, "mind the exponent: 1e-5")
     elif rate > _HIGHEST_RATE:
         found = f"{rate:g} is above what Adam trains transformers with"
         yield warning(Code.OPTIMIZER, path, found, "use 1e-5 to 6e-3")
@@ -76,8 +75,7 @@ def check_optimizer(training: MegatronTraining | FsdpTraining) -> Iterator[Findi
         remedy = "use a tenth of learning_rate, or lr_schedule: constant"
         yield warning(Code.SCHEDULE, ("training", "min_learning_rate"), found, remedy)
     elif training.lr_schedule == "constant" and 0 < training.min_learning_rate < rate:
-        found = "a constant rate never falls to it"
-        remedy = "remove it, or use another lr_schedule"
+        found, remedy = "a constant rate never falls to it", "remove it, or use another lr_schedule"
         yield warning(Code.NO_MEANING, ("training", "min_learning_rate"), found, remedy)
     if training.weight_decay > _HIGHEST_DECAY:
         found = f"{training.weight_decay:g} pulls weights to zero faster than they learn"
@@ -143,24 +141,22 @@ def _decay(training: MegatronTraining) -> Iterator[Finding]:
         yield warning(Code.SCHEDULE, path, found, remedy)
 
 
+def check_reached(job: MegatronRun | TorchRun, steps: int, *keys: str) -> Iterator[Finding]:
+    """Yield intervals that a run of so many steps ends before."""
+    for block, _, name in (key.partition(".") for key in keys):
+        part = getattr(job, block)
+        if name in part.model_fields_set and getattr(part, name) > steps:
+            found = f"the run ends after {steps} steps, before the first one"
+            yield warning(Code.SCHEDULE, (block, name), found, f"use at most {steps}")
+
+
 def _intervals(job: MegatronRun) -> Iterator[Finding]:
-    training, iterations = job.training, job.training.train_iters
-    saves = "interval" in job.checkpoint.model_fields_set
-    if saves and job.checkpoint.interval > iterations:
-        found = f"the run ends after {iterations} iterations, before the first checkpoint"
-        remedy = f"use at most {iterations}"
-        yield warning(Code.SCHEDULE, ("checkpoint", "interval"), found, remedy)
-    given = "eval_interval" in training.model_fields_set and training.eval_iters > 0
-    if given and training.eval_interval > iterations:
-        found = f"the run ends after {iterations} iterations, before the first validation"
-        remedy = f"use at most {iterations}, or set training.eval_iters: 0"
-        yield warning(Code.SCHEDULE, ("training", "eval_interval"), found, remedy)
+    training = job.training
+    evaluated = ("training.eval_interval",) if training.eval_iters else ()
+    yield from check_reached(job, training.train_iters, "checkpoint.interval", *evaluated)
     if training.eval_iters > training.eval_interval / 2:
-        found = (
-            f"{training.eval_iters} iterations of validation for every "
-            f"{training.eval_interval} of training"
-        )
         most, least = training.eval_interval // 2, 2 * training.eval_iters
+        found = f"{training.eval_iters} iterations validate every {training.eval_interval} trained"
         remedy = f"use at most {most}, or training.eval_interval: {least}"
         yield warning(Code.EVALUATION, ("training", "eval_iters"), found, remedy)
 

@@ -37,6 +37,7 @@ TIE = 0.03
 _RECOMPUTE: tuple[Recompute, ...] = ("none", "full")
 _WITH_LATENT: tuple[Recompute, ...] = ("none", "selective", "full")
 _EXPANDED = "mla_up_proj"
+_ENDS = ("embedding", "loss")
 # What takes longer than so many times the best so far is of no interest.
 _SLOW = 1.5
 REDUCED = "--grad-reduce-in-bf16"
@@ -218,11 +219,8 @@ class _Space:
         elif isinstance(self.job, MegatronJob) and pipeline <= layers:
             # Embedding and loss count as a layer each, or the ends have what is left.
             if (layers + 2) % pipeline == 0:
-                names = (
-                    "--account-for-embedding-in-pipeline-split",
-                    "--account-for-loss-in-pipeline-split",
-                )
-                yield Stages(embedding=True, loss=True), divisors((layers + 2) // pipeline), names
+                words = tuple(f"--account-for-{end}-in-pipeline-split" for end in _ENDS)
+                yield Stages(embedding=True, loss=True), divisors((layers + 2) // pipeline), words
                 return
             most = -(-layers // pipeline)
             ends = layers - most * (pipeline - 2)

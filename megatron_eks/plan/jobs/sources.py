@@ -9,7 +9,7 @@ from megatron_eks.catalog.tables import sections
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, has_errors, warning
-from megatron_eks.config.job import AnyJob, DataPrepJob, FetchJob, Job, MegatronRun, TorchRun
+from megatron_eks.config.job import AnyJob, DataPrepJob, FetchJob, MegatronRun, TorchRun
 from megatron_eks.plan.cluster.egress import has_no_way_out
 from megatron_eks.plan.cluster.storage import EFS_MOUNT_PATH, check_mount_path, not_shared
 from megatron_eks.plan.jobs.environment import mounts, shared_mounts
@@ -59,9 +59,8 @@ def check_ending(path: Path, prefix: str) -> Iterator[Finding]:
 def check_tokenizer(path: Path, tokenizer: str) -> Iterator[Finding]:
     """Yield a file where a folder is read."""
     if tokenizer.startswith("/") and tokenizer.endswith(_TOKENIZER_FILES):
-        found = f"{tokenizer} is a file of a tokenizer"
         remedy = f"name its folder: {PurePosixPath(tokenizer).parent}"
-        yield Finding(Code.DATA_SOURCE, path, found, remedy)
+        yield Finding(Code.DATA_SOURCE, path, f"{tokenizer} is a file of a tokenizer", remedy)
 
 
 def data_prefixes(job: MegatronRun | TorchRun) -> Iterator[tuple[Path, str]]:
@@ -80,16 +79,10 @@ _OFFLINE, _GATED, _OPEN = (tuple(_TABLE[of].split()) for of in ("offline", "gate
 _TRUE = frozenset(("1", "ON", "TRUE", "YES"))
 
 
-def gated(path: Path, name: str) -> Iterator[Finding]:
-    """Demand a token for what Hugging Face gives to those alone who were let in."""
-    if name.startswith(_GATED) and not name.startswith(_OPEN):
-        found = f"{name} is gated, and the job has no token"
-        remedy = "name a Kubernetes Secret with a key `token`: token_secret: hugging-face"
-        yield Finding(Code.GATED, path, found, remedy)
-
-
-def from_the_hub(job: Job, path: Path, name: str, cluster: ClusterConfig) -> Iterator[Finding]:
-    """Demand a way out for what comes from Hugging Face."""
+def from_the_hub(
+    job: FetchJob | TorchRun, path: Path, name: str, cluster: ClusterConfig
+) -> Iterator[Finding]:
+    """Demand a way out, and a token where it is asked for, for what comes from Hugging Face."""
     for variable in _OFFLINE:
         if job.runtime.env.get(variable, "").upper() in _TRUE:
             found = f"{variable}: {name} comes from Hugging Face, which nobody asks then"
@@ -99,6 +92,9 @@ def from_the_hub(job: Job, path: Path, name: str, cluster: ClusterConfig) -> Ite
         found = f"{name} comes from Hugging Face, and the cluster has neither NAT nor proxy"
         remedy = "bring it to S3 and fetch it from there, or set network.proxy"
         yield Finding(Code.NO_WAY_OUT, path, found, remedy)
+    if not job.token_secret and name.startswith(_GATED) and not name.startswith(_OPEN):
+        remedy = "name a Kubernetes Secret with a key `token`: token_secret: hugging-face"
+        yield Finding(Code.GATED, path, f"{name} is gated, and the job has no token", remedy)
 
 
 def unwritable(place: str, cluster: ClusterConfig, *, shared: bool) -> tuple[str, str] | None:

@@ -27,7 +27,7 @@ Plan = Callable[[Any, ClusterPlan, Images], JobPlan]
 KINDS: Mapping[str, tuple[Check, Plan]] = {
     "megatron": (megatron.check, megatron.plan),
     "megatron_bridge": (megatron.check_bridge, megatron.plan_bridge),
-    "fsdp": (pytorch.check_fsdp, pytorch.plan),
+    "fsdp": (pytorch.check, pytorch.plan),
     "ddp": (pytorch.check_ddp, pytorch.plan),
     "torchrun": (torchrun.check, torchrun.plan),
     "data_prep": (data_prep.check, data_prep.plan),

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.errors import Finding, Level, Path, warning
 from megatron_eks.config.job import (
     Job,
     MegatronJob,
@@ -101,9 +101,8 @@ def check_tracking(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.NO_MEANING, _PLACE, found, "remove it")
         return
     if not trackers(job):
-        yield Finding(
-            Code.TRACKING, _PLACE, "it names no tracker", "add wandb or mlflow, or remove it"
-        )
+        remedy = "add wandb or mlflow, or remove it"
+        yield Finding(Code.TRACKING, _PLACE, "it names no tracker", remedy)
     if tracking.wandb:
         if KEY in job.runtime.secret_env:
             found = f"{KEY} stands in runtime.secret_env as well"
@@ -133,23 +132,22 @@ def _mlflow(mlflow: Mlflow, cluster: ClusterConfig) -> Iterator[Finding]:
             yield warning(Code.TRACKING, (*place, "arn"), found, remedy)
     elif mlflow.uri is None:
         yield Finding(Code.TRACKING, place, "no server is named", "add uri: https://..., or arn")
-    else:
-        yield from _address((*place, "uri"), mlflow.uri)
+    elif problem := _address(mlflow.uri):
+        yield Finding(Code.TRACKING, (*place, "uri"), *problem)
 
 
-def _address(place: Path, uri: str) -> Iterator[Finding]:
+def _address(uri: str) -> tuple[str, str, Level] | None:
     parts = urlsplit(uri)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        found, remedy = f"{uri!r} is no address of a server", "use https://HOST"
-        yield Finding(Code.TRACKING, place, found, remedy)
-    elif parts.username or parts.password:
-        found = "a password in a file ends in logs"
+        return f"{uri!r} is no address of a server", "use https://HOST", Level.ERROR
+    if parts.username or parts.password:
         remedy = "name a Secret: runtime.secret_env: {MLFLOW_TRACKING_PASSWORD: {secret, key}}"
-        yield Finding(Code.TRACKING, place, found, remedy)
-    elif parts.scheme == "http" or parts.netloc.rpartition(":")[2].isdecimal():
+        return "a password in a file ends in logs", remedy, Level.ERROR
+    if parts.scheme == "http" or parts.netloc.rpartition(":")[2].isdecimal():
         found = f"{uri}: the platform's network policies let pods out over HTTPS (443) alone"
         remedy = "let the server answer there, or add a NetworkPolicy of your own for its port"
-        yield warning(Code.TRACKING, place, found, remedy)
+        return found, remedy, Level.WARNING
+    return None
 
 
 _STARTS = 2
@@ -161,8 +159,8 @@ def plan_metrics(job: Job, cluster: ClusterPlan, training: Training | None) -> P
     is_watched = cluster.observability is not None
     if not isinstance(job, MegatronRun | TorchRun | TorchrunJob) or not (is_watched or sends):
         return None
-    plan = Plan(job.name, job.kind, METRICS_PORT if is_watched else 0, nodes=job.nodes)
-    plan = replace(plan, mlflow=True) if sends else plan
+    port = METRICS_PORT if is_watched else 0
+    plan = Plan(job.name, job.kind, port, nodes=job.nodes, mlflow=sends)
     if isinstance(job, TorchrunJob):
         saved = job.checkpoint.directory if job.checkpoint else None
         gpus = job_gpus(job, cluster.pool(job.pool).instance)

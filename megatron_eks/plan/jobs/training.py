@@ -195,19 +195,19 @@ def check_elastic(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]
     for nodes in range(elastic.min_nodes, elastic.max_nodes + 1):
         data = copies(job.parallelism, nodes * gpus)
         if data is None:
+            each = job.parallelism.model_gpus
             found = (
-                f"{nodes} nodes have {nodes * gpus} GPUs, and each copy of the model takes "
-                f"{job.parallelism.model_gpus}"
+                f"{nodes} nodes have {nodes * gpus} GPUs, and each copy of the model takes {each}"
             )
             remedy = (
-                f"use sizes of parallelism whose product divides the {gpus} GPUs of a node, or "
-                "remove elastic: any number of nodes between the bounds may come"
+                f"use sizes whose product divides the {gpus} GPUs of a node, or remove elastic: "
             )
+            remedy += "any number of nodes between the bounds may come"
         elif training.global_batch_size % (training.micro_batch_size * data):
             found = (
                 f"on {nodes} nodes global_batch_size {training.global_batch_size} is no multiple "
-                f"of micro_batch_size {training.micro_batch_size} x data parallel size {data}"
             )
+            found += f"of micro_batch_size {training.micro_batch_size} x data parallel size {data}"
             remedy = "choose a global_batch_size that every number of nodes divides"
         else:
             continue

@@ -205,9 +205,7 @@ def _of_job(name: str, value: str) -> Policy | None:
         reason = "a password in a file or an environment ends in logs"
         return refused(reason, "use an address without it")
     if name.upper() in _PROXIES:
-        reason = (
-            "what must not go there, such as Pod Identity and the API server, is not known here"
-        )
+        reason = "it is not known here what must not go there, as Pod Identity and the API server"
         return advised_against(reason, "set network.proxy in the cluster file")
     if name == "NCCL_HOSTID":
         # src/misc/utils.cc, getHostHash: its value stands for the host, in place of name and boot.

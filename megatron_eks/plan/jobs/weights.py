@@ -27,6 +27,10 @@ _TENSORS = (
 )
 
 
+_HUGGING_FACE, _MEGATRON, _PYTORCH = "Hugging Face's", "Megatron's", "PyTorch's"
+_OTHER = {"import": "export", "export": "import"}
+
+
 def check_sources(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
     """Yield what a job reads where another one leaves something else."""
     yield from check_near(job, others)
@@ -42,14 +46,11 @@ def check_sources(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
         yield from _base(job, others)
 
 
-_HUGGING_FACE, _MEGATRON, _PYTORCH = "Hugging Face's", "Megatron's", "PyTorch's"
-
-
 def _left(job: AnyJob, place: str) -> tuple[str | None, str | None]:
     """Return in which form a job leaves weights at a place, or finds them, and of which preset."""
     form, at, model = None, None, None
     if isinstance(job, FetchJob) and job.model:
-        form, at, model = _HUGGING_FACE, job.directory, models.preset_of(job)
+        form, at, model = _HUGGING_FACE, job.directory, models.preset_of_name(job.model)
     elif isinstance(job, ConvertCheckpointJob):
         imports, model = job.direction == "import", job.model
         form, at = _HUGGING_FACE, job.source if imports else job.target
@@ -95,11 +96,9 @@ def _differences(
 ) -> Iterator[tuple[str, object, object]]:
     if has_errors((*models.check_model(one), *models.check_model(other))):
         return
+    shapes = models.model_shape(one), models.model_shape(other)
     for name in _TENSORS:
-        mine, theirs = (
-            getattr(models.model_shape(one), name),
-            getattr(models.model_shape(other), name),
-        )
+        mine, theirs = (getattr(each, name) for each in shapes)
         if mine != theirs:
             yield name, mine, theirs
 
@@ -125,6 +124,3 @@ def _conversion(job: ConvertCheckpointJob, others: Sequence[AnyJob]) -> Iterator
             remedy = "train with kind: megatron_bridge what is to be exported"
             level = Level.WARNING if bridge else Level.ERROR
             yield Finding(Code.WEIGHTS, ("source",), found, remedy, level)
-
-
-_OTHER = {"import": "export", "export": "import"}

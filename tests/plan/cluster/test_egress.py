@@ -10,7 +10,6 @@ def test_only_certificates_reach_the_nodes(cluster):
     text = f"corporate root\nCERTIFICATES\nreboot\n{ONE}\n--megatron-eks\n{ONE}\n"
     bundle = "".join(f"    {line}\n" for line in text.splitlines())
     planned = cluster({"gpu_pools:": f"network:\n  ca_bundle: |\n{bundle}gpu_pools:"})
-    assert planned.node_setup.ca_bundle == f"{ONE}\n{ONE}\n"
     assert planned.platform.egress.ca_bundle == f"{ONE}\n{ONE}\n"
     assert certificates(ONE) == ["MIIB\nAAAA"]
 
@@ -24,7 +23,7 @@ def test_a_proxys_port_is_its_schemes_where_none_is_written():
 def test_without_a_proxy_nothing_is_set(cluster):
     """The default cluster's pods and nodes keep their environment."""
     planned = cluster()
-    assert planned.node_setup.variables == ()
+    assert planned.platform.egress.node_variables == ()
     assert planned.platform.egress.pod_variables == ()
     assert planned.platform.egress.image("nvcr.io/nvidia/cuda:1") == "nvcr.io/nvidia/cuda:1"
 
