@@ -109,8 +109,7 @@ def another_file(value: Mapping[str, Json], expected: Kind) -> Finding | None:
             return Finding(Code.UNKNOWN_KEY, (key,), found, remedy)
     if expected == "job" and "kind" not in value and {"gpu_pools", "access"} <= value.keys():
         remedy = "move it out of jobs/, and name it by CLUSTER_CONFIG or --cluster"
-        found = "a cluster file, and no job file: it has no kind"
-        return Finding(Code.MISSING_KEY, ("kind",), found, remedy)
+        return Finding(Code.MISSING_KEY, ("kind",), "a cluster file: it has no kind", remedy)
     return None
 
 

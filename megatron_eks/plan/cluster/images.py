@@ -193,9 +193,8 @@ def check_images(config: ClusterConfig) -> Iterator[Finding]:
         for name, value in getattr(config.images, image).build_args.items():
             path: Path = ("images", image, "build_args", name)
             if not _NAME.fullmatch(name):
-                found = f"{name!r} is no name of an argument"
                 remedy = "use letters, digits and '_', not starting with a digit"
-                yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
+                yield Finding(Code.BUILD_ARGUMENT, path, f"{name!r} is no argument's name", remedy)
             elif _SECRET_NAME.fullmatch(name.upper()):
                 found = f"{name} looks like a secret, and everybody with the image can read it"
                 remedy = "remove and replace it; jobs take tokens from a Secret: token_secret"

@@ -189,8 +189,7 @@ def _deployment(lustre: Lustre) -> Iterator[Finding]:
         remedy = "use persistent_2, or set efa: false"
         yield Finding(Code.LUSTRE_EFA, path, "scratch_2 has no EFA", remedy)
     found = f"one copy, no backup, AWS's own key, and always {SCRATCH_MBPS_PER_TIB} MB/s per TiB"
-    remedy = "keep checkpoints in S3 too, or use persistent_2"
-    yield warning(Code.LUSTRE_SCRATCH, path, found, remedy)
+    yield warning(Code.LUSTRE_SCRATCH, path, found, "use persistent_2, or keep a copy in S3")
 
 
 def _zones(config: ClusterConfig) -> Iterator[Finding]:
@@ -200,8 +199,7 @@ def _zones(config: ClusterConfig) -> Iterator[Finding]:
         found, remedy = "one file system exists, in one zone", "leave it out"
         yield Finding(Code.LUSTRE_EXISTING, (*_LUSTRE, "per_zone"), found, remedy)
     if lustre.per_zone and lustre.availability_zone is not None:
-        found = "a file system stands in the zone of each pool"
-        remedy = "remove it, or set per_zone: false"
+        found, remedy = "each pool's zone has one", "remove it, or set per_zone: false"
         yield Finding(Code.LUSTRE_PER_ZONE, (*_LUSTRE, "availability_zone"), found, remedy)
     pools = {pool.availability_zone for pool in config.gpu_pools}
     zone = lustre.availability_zone
@@ -248,8 +246,7 @@ def check_repositories(lustre: Lustre) -> Iterator[Finding]:
         if repository.export_changes and lustre.per_zone:
             found = "several file systems would write to the same prefix"
             place = (*path, index, "export_changes")
-            remedy = "set it to false, or per_zone to false"
-            yield Finding(Code.LUSTRE_PER_ZONE, place, found, remedy)
+            yield Finding(Code.LUSTRE_PER_ZONE, place, found, "set one of both to false")
 
 
 def _overlapping(repositories: Sequence[DataRepository], index: int) -> Iterator[Finding]:
@@ -267,5 +264,5 @@ def _overlapping(repositories: Sequence[DataRepository], index: int) -> Iterator
             # FSx for Lustre User Guide, "Linking your file system to an Amazon S3 bucket":
             # not even where both are only read.
             found = f"{repository.s3_uri} and {other.s3_uri} overlap"
-            remedy = "use prefixes of which none holds another"
+            remedy = "use prefixes apart from each other"
             yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy)

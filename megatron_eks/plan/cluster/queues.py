@@ -120,7 +120,7 @@ def check_scaling(config: ClusterConfig) -> Iterator[Finding]:
         if pool.scale == "manual":
             if pool.idle_minutes != GpuPool.model_fields["idle_minutes"].default:
                 found = f"{pool.idle_minutes}, and `meks scale` alone sizes {pool.name}"
-                remedy = "remove it, or set scale: queue"
+                remedy = "remove it, or scale: queue"
                 yield Finding(Code.POOL_SCALE, (*path, "idle_minutes"), found, remedy)
         elif config.existing_cluster is not None:
             found = f"the owner of cluster {config.existing_cluster} decides about its nodes"

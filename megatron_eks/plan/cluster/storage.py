@@ -145,5 +145,4 @@ def check_key(config: ClusterConfig) -> Iterator[Finding]:
     yield from check_arn_region(path, arn, config.region, "key", "encrypts nothing")
     if not _KEY_ID.fullmatch(arn.rpartition("/")[2]):
         found = f"{arn.rpartition('/')[2]!r} is no id of a key"
-        remedy = "use the ARN that `aws kms describe-key` prints"
-        yield Finding(Code.BAD_FORMAT, path, found, remedy)
+        yield Finding(Code.BAD_FORMAT, path, found, "see `aws kms describe-key`")

@@ -185,8 +185,7 @@ def check_teams(config: ClusterConfig) -> Iterator[Finding]:
                 yield Finding(Code.TEAM, (*path, "role_arns", number), found, remedy)
         if team.priority and not config.platform.kueue:
             found = "it orders jobs in queues, and the cluster has none"
-            remedy = "set platform.kueue: true, or remove it"
-            yield warning(Code.TEAM, (*path, "priority"), found, remedy)
+            yield warning(Code.TEAM, (*path, "priority"), found, "remove it, or set platform.kueue")
         first = name == config.platform.namespace
         existing = config.storage.lustre.existing
         if first and existing is not None and existing.path is None:
@@ -275,5 +274,5 @@ def check_team(job: AnyJob, config: ClusterConfig) -> Iterator[Finding]:
     gpus = job.nodes * (job.gpus_per_node or instance.gpus) if instance else 0
     if gpus > (most := most_of(config, team)):
         found = f"{gpus} GPUs, and team {team.name} can have {most}"
-        remedy = f"use fewer nodes, or raise `gpus` of the team to {gpus}"
+        remedy = f"use fewer nodes, or gpus: {gpus} for the team"
         yield Finding(Code.JOB_TEAM, ("nodes",), found, remedy)

@@ -35,9 +35,8 @@ def check(job: DataPrepJob, cluster: ClusterConfig) -> Iterator[Finding]:
         if "://" not in source:
             yield from outside([(path, source)], cluster)
         elif not source.startswith("s3://"):
-            found = f"{source} is neither a path nor an S3 URI"
             remedy = "bring it to S3, or to the file system, and name it there"
-            yield Finding(Code.DATA_SOURCE, path, found, remedy)
+            yield Finding(Code.DATA_SOURCE, path, f"{source} is no path or S3 URI", remedy)
         if source.endswith(OTHER_FORMS):
             found = f"{source} does not hold a JSON object on each line"
             yield Finding(Code.DATA_SOURCE, path, found, "write it as JSONL first")

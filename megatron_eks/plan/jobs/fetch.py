@@ -40,11 +40,9 @@ def check(job: FetchJob, cluster: ClusterConfig) -> Iterator[Finding]:
             continue
         what = "is a preset of this project, and" if value in PRESETS else "is"
         found = f"{value!r} {what} no name of a Hugging Face repository"
-        remedy = "use OWNER/NAME, as in the address of its page"
-        yield Finding(Code.FETCH_SOURCE, (name,), found, remedy)
+        yield Finding(Code.FETCH_SOURCE, (name,), found, "use OWNER/NAME, as its page has it")
     if job.token_secret and job.s3_uri:
-        found = "S3 takes no Hugging Face token"
-        yield Finding(Code.NO_MEANING, ("token_secret",), found, "remove it")
+        yield Finding(Code.NO_MEANING, ("token_secret",), "S3 takes no such token", "remove it")
     yield from outside([(("directory",), job.directory)], cluster)
 
 

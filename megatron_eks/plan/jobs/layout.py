@@ -112,9 +112,8 @@ def _tensor(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
     fitting = ", ".join(str(each) for each in of_node if not sizes.gpus % (each * rest))
     fits = f"use {fitting}" if fitting == "1" else f"use one of {fitting}"
     if heads % tensor:
-        found = f"{tensor} does not divide {heads} attention heads"
         remedy = fits if fitting else f"use one of {listed_divisors(heads)}"
-        yield Finding(Code.LAYOUT_HEADS, path, found, remedy)
+        yield Finding(Code.LAYOUT_HEADS, path, f"{tensor} does not divide {heads} heads", remedy)
     if groups % tensor and tensor % groups:
         found = f"{tensor} is neither a divisor nor a multiple of {groups} query groups"
         remedy = fits if fitting else f"use a divisor or a multiple of {groups}"

@@ -127,7 +127,7 @@ def _data(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
             places.append((path, name))
         elif not sources.is_repository(name):
             found = f"{name!r} is neither a path nor the name of a Hugging Face repository"
-            remedy = of_place(name, key) or "use /PATH, or OWNER/NAME"
+            remedy = of_place(name, key) or "use /PATH or OWNER/NAME"
             yield Finding(Code.DATA_SOURCE, path, found, remedy)
         else:
             yield from sources.from_the_hub(job, path, name, cluster)
@@ -142,8 +142,7 @@ def _data(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
     for problem in _configuration(data):
         yield Finding(Code.DATA_SOURCE, ("data", "configuration"), *problem)
     if data.configuration and data.dataset.startswith("/"):
-        found = "files have no configuration"
-        yield Finding(Code.NO_MEANING, ("data", "configuration"), found, "remove it")
+        yield Finding(Code.NO_MEANING, ("data", "configuration"), "files have none", "remove it")
 
 
 def _dataset(name: str) -> Iterator[tuple[str, str]]:

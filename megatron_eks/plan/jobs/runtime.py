@@ -85,8 +85,7 @@ def _nodes(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
     if runtime.shm_gib is not None and runtime.shm_gib < gpus:
         # NCCL User Guide, "Troubleshooting", asks for 1 GiB in containers; data loaders use more.
         found = f"{runtime.shm_gib} GiB for {gpus} ranks, NCCL and their data loaders"
-        remedy = f"use at least {gpus}, or leave it out"
-        yield warning(Code.SHM, ("runtime", "shm_gib"), found, remedy)
+        yield warning(Code.SHM, ("runtime", "shm_gib"), found, f"use {gpus} or more")
     # Nodes are paid for while a run that has come to its end hangs, or starts again in vain.
     minutes, restarts = runtime.distributed_timeout_minutes, runtime.gang_restarts
     if minutes > _LONG_TIMEOUT_MINUTES:
@@ -262,6 +261,5 @@ def _launcher(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
         found = f"{torchrun} does not start a process for each GPU as torchrun does"
         yield Finding(Code.LAUNCHER, path, found, "name a torchrun, such as /opt/venv/bin/torchrun")
     elif torchrun.startswith(_CONDA) and build and "BASE_IMAGE" not in build.build_args:
-        found = f"the {job.image} image has no Conda, so no rank starts"
         remedy = "leave it out: the image's own torchrun is found without a path"
-        yield Finding(Code.LAUNCHER, path, found, remedy)
+        yield Finding(Code.LAUNCHER, path, f"image {job.image} has no Conda", remedy)

@@ -49,7 +49,7 @@ def check_schedule(job: MegatronRun) -> Iterator[Finding]:
         yield warning(Code.SCHEDULE, ("runtime", "distributed_timeout_minutes"), found, remedy)
     if job.checkpoint.format == "torch" and job.checkpoint.async_save:
         found = "Megatron saves asynchronously in the torch_dist format only"
-        remedy = "set it to false, or use torch_dist"
+        remedy = "use false, or torch_dist"
         yield Finding(Code.SCHEDULE, ("checkpoint", "async_save"), found, remedy)
 
 
@@ -167,5 +167,4 @@ def _recompute(training: MegatronTraining) -> Iterator[Finding]:
     for name in ("recompute_method", "recompute_layers"):
         if getattr(training, name) is not None:
             found = f"{name} has a meaning with recompute: full only"
-            remedy = "remove it, or set recompute: full"
-            yield Finding(Code.RECOMPUTE, ("training", name), found, remedy)
+            yield Finding(Code.RECOMPUTE, ("training", name), found, "remove it, or use full")

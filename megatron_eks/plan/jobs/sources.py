@@ -154,8 +154,7 @@ def check_vocabulary(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> I
         yield Finding(Code.VOCABULARY, path, found, remedy)
     elif job.checkpoint.pretrained is not None and count < rows // 2:
         found = f"{job.data.tokenizer} has {count} tokens, and the weights were made with {rows}"
-        remedy = "use the tokenizer that the base weights were trained with"
-        yield warning(Code.VOCABULARY, path, found, remedy)
+        yield warning(Code.VOCABULARY, path, found, "use the base weights' tokenizer")
 
 
 def tokens_of(tokenizer: str, others: Sequence[AnyJob]) -> int | None:
@@ -202,8 +201,7 @@ def _tokens_of_data(
         yield Finding(Code.VOCABULARY, path, found, remedy)
     elif maker.tokenizer != tokenizer and not any(check_tokenizer((), maker.tokenizer)):
         found = f"{maker.name} makes its tokens with {maker.tokenizer}"
-        remedy = "use the same tokenizer, or the numbers mean other words"
-        yield warning(Code.DATA_SOURCE, path, found, remedy)
+        yield warning(Code.DATA_SOURCE, path, found, "use the same, or tokens mean other words")
 
 
 def prepared(preparation: DataPrepJob) -> list[str]:

@@ -101,8 +101,7 @@ def check_tracking(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.NO_MEANING, _PLACE, found, "remove it")
         return
     if not trackers(job):
-        remedy = "add wandb or mlflow, or remove it"
-        yield Finding(Code.TRACKING, _PLACE, "it names no tracker", remedy)
+        yield Finding(Code.TRACKING, _PLACE, "it names no tracker", "add wandb or mlflow")
     if tracking.wandb:
         if KEY in job.runtime.secret_env:
             found = f"{KEY} stands in runtime.secret_env as well"

@@ -94,8 +94,7 @@ def check_variables(
             continue
         if len(name) + len(value.encode()) > _LONGEST:
             found = f"{len(value.encode())} bytes: no program starts with a variable of that size"
-            remedy = "put it into a file on the shared file system"
-            yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
+            yield Finding(Code.ENVIRONMENT_REFUSED, path, found, "put it into a file on Lustre")
             continue
         own_image = not is_ours(job.image)
         policy = (
