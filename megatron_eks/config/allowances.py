@@ -69,8 +69,7 @@ def apply(
         key = (place, finding.code.value)
         if key in valid and finding.level in levels:
             used.add(key)
-            remedy = f"allowed: {valid[key]}"
-            result.append(replace(finding, level=Level.ALLOWED, remedy=remedy))
+            result.append(replace(finding, level=Level.ALLOWED, remedy=f"allowed: {valid[key]}"))
         else:
             kept.add(key)
             result.append(finding)

@@ -11,6 +11,8 @@ from megatron_eks.config.forms import Model
 from megatron_eks.config.images import Images
 from megatron_eks.config.storage import Storage
 
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
 
 class Access(Model):
     """Who administers the cluster, and from where its API endpoint can be reached."""
@@ -189,9 +191,6 @@ class Team(Model):
     may_borrow: bool = True
     """Whether it may also use GPUs that other teams leave idle; with `platform.kueue` alone."""
     priority: int = Field(default=0, ge=-1_000_000_000, le=1_000_000_000)
-
-
-Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Prices(Model):

@@ -7,43 +7,12 @@ from pydantic_core import PydanticCustomError
 
 from megatron_eks.catalog.tables import entries, sections
 
-
-class Model(BaseModel):
-    """Frozen, strict, and closed: an unknown key or a wrong type is refused."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        # Validators are built when a file needs them: most commands read one kind of job.
-        defer_build=True,
-        allow_inf_nan=False,
-    )
-
-
 TABLE = sections("formats.txt")
 _FORMATS = [(name, *said.split(" | ")) for name, said in entries(TABLE["formats"])]
 PATTERNS = {name: pattern for name, pattern, _ in _FORMATS}
 FORMATS = {pattern: remedy for _, pattern, remedy in _FORMATS}
 """What each pattern means in words; the loader prints these as the remedy."""
 
-
-def _no_switch(value: object) -> object:
-    """Refuse what Python takes for 1 and 0, and who writes it for "some" and "none"."""
-    if isinstance(value, bool):
-        raise PydanticCustomError("literal_error", "no number", {"expected": "0, 1 or 'per_zone'"})
-    return value
-
-
-def _whole_one(value: object) -> object:
-    """Refuse what Python takes for 1: true, and 1.0."""
-    if type(value) is not int:
-        raise PydanticCustomError("literal_error", "no version", {"expected": "1"})
-    return value
-
-
-SchemaVersion = Annotated[Literal[1], BeforeValidator(_whole_one)]
-NatGateways = Annotated[Literal[0, 1, "per_zone"], BeforeValidator(_no_switch)]
 DnsLabel = Annotated[str, Field(pattern=PATTERNS["dns_label"])]
 DnsName = Annotated[str, Field(pattern=PATTERNS["dns_name"])]
 Region = Annotated[str, Field(pattern=PATTERNS["region"])]
@@ -84,3 +53,34 @@ PrivateUrl = Annotated[str, Field(pattern=PATTERNS["private_url"])]
 MlflowArn = Annotated[str, Field(pattern=PATTERNS["mlflow_arn"])]
 AwsSecretName = Annotated[str, Field(pattern=PATTERNS["aws_secret"])]
 Text = Annotated[str, Field(min_length=1)]
+
+
+class Model(BaseModel):
+    """Frozen, strict, and closed: an unknown key or a wrong type is refused."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        # Validators are built when a file needs them: most commands read one kind of job.
+        defer_build=True,
+        allow_inf_nan=False,
+    )
+
+
+def _no_switch(value: object) -> object:
+    """Refuse what Python takes for 1 and 0, and who writes it for "some" and "none"."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("literal_error", "no number", {"expected": "0, 1 or 'per_zone'"})
+    return value
+
+
+def _whole_one(value: object) -> object:
+    """Refuse what Python takes for 1: true, and 1.0."""
+    if type(value) is not int:
+        raise PydanticCustomError("literal_error", "no version", {"expected": "1"})
+    return value
+
+
+SchemaVersion = Annotated[Literal[1], BeforeValidator(_whole_one)]
+NatGateways = Annotated[Literal[0, 1, "per_zone"], BeforeValidator(_no_switch)]

@@ -30,6 +30,26 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 # A type of EC2, such as p6-b200.48xlarge.
 _TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
 
+_FORM = {pattern: name for name, pattern in PATTERNS.items()}
+_NAMED = [
+    (name, *said.split(" | "))
+    for names, said in entries(TABLE["other_names"])
+    for name in names.split()
+]
+"""By the form of a key's text: what names the thing in another way, and what to write."""
+
+# Only names that are made here may change: a bucket or branch of that name exists elsewhere.
+_MADE_HERE = frozenset({"dns_label", "repository_prefix"})
+_LOWERCASE = _MADE_HERE | {"region", "reservation", "reservation_or_group", "zone"}
+SEVERAL_RESERVATIONS = (
+    "several reservations or Capacity Blocks behind one pool are not supported yet",
+    "use a pool for each; of reservations, the ARN of a resource group that holds them",
+)
+
+# Keys whose text would be a command line: a blank ends a word.
+_WORDS = frozenset({"args", "command", "extra_args"})
+_FEW = 6
+
 
 @cache
 def _tables(of: str) -> Mapping[str, Mapping[str, str]]:
@@ -110,19 +130,6 @@ def unit_of(key: str) -> str:
     return f" {unit}" if unit else ""
 
 
-_FORM = {pattern: name for name, pattern in PATTERNS.items()}
-_NAMED = [
-    (name, *said.split(" | "))
-    for names, said in entries(TABLE["other_names"])
-    for name in names.split()
-]
-"""By the form of a key's text: what names the thing in another way, and what to write."""
-
-# Only names that are made here may change: a bucket or branch of that name exists elsewhere.
-_MADE_HERE = frozenset({"dns_label", "repository_prefix"})
-_LOWERCASE = _MADE_HERE | {"region", "reservation", "reservation_or_group", "zone"}
-
-
 def of_format(text: str, pattern: str, key: str) -> str | None:
     """Say what to write in place of a text that is another name of what is meant."""
     form = _FORM[pattern]
@@ -158,12 +165,6 @@ def _otherwise(text: str, form: str) -> Iterator[str]:
     yield text[:-1] if re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]", text) else ""
 
 
-SEVERAL_RESERVATIONS = (
-    "several reservations or Capacity Blocks behind one pool are not supported yet",
-    "use a pool for each; of reservations, the ARN of a resource group that holds them",
-)
-
-
 def not_yet(text: str, pattern: str) -> tuple[str, str] | None:
     """Say of what AWS has, and this project does not, that it is so, and what to use instead."""
     form = _FORM[pattern]
@@ -176,11 +177,6 @@ def not_yet(text: str, pattern: str) -> tuple[str, str] | None:
         remedy = "use the id of one, cr-...; a group goes with type: reservation"
         return "a resource group of Capacity Blocks is not supported yet", remedy
     return None
-
-
-# Keys whose text would be a command line: a blank ends a word.
-_WORDS = frozenset({"args", "command", "extra_args"})
-_FEW = 6
 
 
 def of_shape(kind: str, value: object, path: Path, keys: Keys) -> str | None:

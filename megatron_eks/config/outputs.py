@@ -31,6 +31,23 @@ _REGION = r"[a-z]{2}(-[a-z]+)+-[0-9]"
 # distribution/reference, "Grammar"; ECR API Reference, CreateRepository and ImageIdentifier.
 _IMAGE = r"(/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*)+(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{64})?"
 
+# A registry, a repository, and a digest (distribution/reference, "Grammar").
+_DIGEST = re.compile(
+    r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[\w.-]+)?"
+    r"@sha256:[0-9a-f]{64}",
+    re.ASCII,
+)
+PLACEHOLDER_HOST = "preview.invalid"
+"""`.invalid` never resolves (RFC 2606), so a preview cannot pull or mount anything."""
+
+CLUSTER_ANNOTATION = "megatron-eks/cluster"
+"""On every Kubernetes object that is rendered, with the name in the cluster file."""
+
+PREVIEW_ANNOTATION = "megatron-eks/preview"
+"""On every Kubernetes object that holds a placeholder, with the value "true"."""
+
+_LUSTRE_KEYS = ("LustreId", "LustreDnsName", "LustreMountName")
+
 
 @dataclass(frozen=True)
 class Home:
@@ -85,23 +102,6 @@ def _form(
     return next(forms, _OTHER)
 
 
-# A registry, a repository, and a digest (distribution/reference, "Grammar").
-_DIGEST = re.compile(
-    r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[\w.-]+)?"
-    r"@sha256:[0-9a-f]{64}",
-    re.ASCII,
-)
-
-PLACEHOLDER_HOST = "preview.invalid"
-"""`.invalid` never resolves (RFC 2606), so a preview cannot pull or mount anything."""
-
-CLUSTER_ANNOTATION = "megatron-eks/cluster"
-"""On every Kubernetes object that is rendered, with the name in the cluster file."""
-
-PREVIEW_ANNOTATION = "megatron-eks/preview"
-"""On every Kubernetes object that holds a placeholder, with the value "true"."""
-
-
 @dataclass(frozen=True)
 class Lustre:
     """The file system as pods mount it."""
@@ -150,9 +150,6 @@ class Outputs:
     def lustre(self) -> Lustre:
         """The first file system."""
         return self.file_systems[0]
-
-
-_LUSTRE_KEYS = ("LustreId", "LustreDnsName", "LustreMountName")
 
 
 def read_outputs(

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -13,12 +14,15 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Path, choices
 from megatron_eks.config.forms import TABLE
 from megatron_eks.config.hints import of_value
-from megatron_eks.config.job import JOB_KINDS, AnyJob
+from megatron_eks.config.job import JOB_KINDS, AnyJob, TorchRun
 from megatron_eks.config.load import Document, Json
 from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.config.problems import finding_of, only_invalid_items
 from megatron_eks.config.scalars import odd_part
-from megatron_eks.config.unsupported import cluster_unsupported
+
+# What the file formats know and nothing renders yet: by key, the values that are rendered today.
+_CLUSTER = {"observability.metrics": ("amp", "own")}
+_TORCH = {"training.precision": ("bf16",)}
 
 M = TypeVar("M", bound=BaseModel)
 Kind = Literal["cluster", "job"]
@@ -26,12 +30,39 @@ Kind = Literal["cluster", "job"]
 # As `choices` begins.
 _MEANT = re.compile(r"did you mean '([^']+)'\?")
 
+_FOREIGN = dict(entries(TABLE["foreign"]))
+_OF_SERVICES = {service: said.split(" | ") for service, said in entries(TABLE["tokens"])}
+
+# Texts of the user's own, which need not be paths; folders among the variables are judged by name.
+_FREE = frozenset({"args", "build_args", "command", "env", "labels", "tags"})
+_LONGEST = 57
+
 
 def parse_cluster(document: Document) -> tuple[ClusterConfig | None, list[Finding]]:
     """Return the cluster configuration, or None with the reasons."""
     config, findings = _parse(document, ClusterConfig)
-    later = cluster_unsupported(config) if config else ()
-    return config, [*findings, *document.locate(later)]
+    return config, [*findings, *document.locate(_unsupported(config, _CLUSTER))]
+
+
+def rendered_values() -> Iterator[tuple[str, str, str]]:
+    """Yield file, key and the values that are rendered today, for the reference page."""
+    for file, table in (("cluster file", _CLUSTER), ("job file, fsdp or ddp", _TORCH)):
+        yield from ((file, key, " or ".join(values)) for key, values in table.items())
+
+
+def torch_unsupported(job: TorchRun) -> Iterator[Finding]:
+    """Refuse what only the programs of FSDP and DDP do not render."""
+    yield from _unsupported(job, _TORCH)
+
+
+def _unsupported(
+    model: BaseModel | None, table: Mapping[str, tuple[str, ...]]
+) -> Iterator[Finding]:
+    for key, rendered in table.items() if model is not None else ():
+        value = attrgetter(key)(model)
+        if value not in rendered:
+            found, remedy = f"{value} is not supported yet", f"use {' or '.join(rendered)} for now"
+            yield Finding(Code.NOT_SUPPORTED_YET, tuple(key.split(".")), found, remedy)
 
 
 def parse_job(document: Document) -> tuple[AnyJob | None, list[Finding]]:
@@ -95,11 +126,6 @@ def _parse(document: Document, model: type[M]) -> tuple[M | None, list[Finding]]
     return parsed, findings
 
 
-_FOREIGN = dict(entries(TABLE["foreign"]))
-
-_OF_SERVICES = {service: said.split(" | ") for service, said in entries(TABLE["tokens"])}
-
-
 def another_file(value: Mapping[str, Json], expected: Kind) -> Finding | None:
     """Name a file that another program reads, or that is the other one here, as a whole."""
     for key, program in _FOREIGN.items():
@@ -130,11 +156,6 @@ def tokens(value: Json) -> Iterator[Finding]:
             whose, remedy = _OF_SERVICES[str(token.lastgroup)]
             found = f"{whose} stands in this file: {token[str(token.lastgroup)]}…"
             yield Finding(Code.TOKEN_IN_FILE, path, found, remedy)
-
-
-# Texts of the user's own, which need not be paths; folders among the variables are judged by name.
-_FREE = frozenset({"args", "build_args", "command", "env", "labels", "tags"})
-_LONGEST = 57
 
 
 def odd_paths(value: Json) -> Iterator[Finding]:

@@ -91,8 +91,7 @@ def _of_other_jobs(path: Path, model: type[BaseModel] | None) -> str | None:
     if model is None or len(path) > len(("block", "key")):
         return None
     for block in [each for each in _BLOCKS if each in model.model_fields and each != path[0]]:
-        known = blocks.fields_at(model, (block,), None)
-        if remedy := hints.of_other_tool(str(path[-1]), known):
+        if remedy := hints.of_other_tool(str(path[-1]), blocks.fields_at(model, (block,), None)):
             use = re.match(r"use ([a-z_]+)(.*)", remedy)
             return f"use {block}.{use[1]}{use[2]}" if use and "." not in use[1] else remedy
     return None

@@ -22,6 +22,14 @@ _YES = frozenset({"yes", "Yes", "YES", "on", "On", "ON"})
 _NO = frozenset({"no", "No", "NO", "off", "Off", "OFF"})
 _OCTAL = re.compile(r"[-+]?0[0-7]+")
 
+_QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb")
+# A place of a template that nobody filled in.
+_PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\{\{.*\}\}|\$[A-Z][A-Z0-9_]+|<[A-Za-z][A-Za-z0-9 _-]*>")
+_ROOTS = ("/", "s3://")
+# Also behind the sign of an option, and in a list of paths.
+_UPWARDS = re.compile(r"(?<![^\s/=:,])\.\.(?![^\s/:,])")
+_REMEDY = "write the path that is meant, without '.', '..' and '//'"
+
 
 def scalar(text: str) -> Scalar:
     """Resolve a plain scalar by YAML 1.2's core schema."""
@@ -51,11 +59,6 @@ def scalar_1_1(text: str) -> Scalar:
     return int(text, 8) if octal else scalar(text)
 
 
-_QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb")
-# A place of a template that nobody filled in.
-_PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\{\{.*\}\}|\$[A-Z][A-Z0-9_]+|<[A-Za-z][A-Za-z0-9 _-]*>")
-
-
 def odd_sign(text: str) -> str | None:
     """Say what to do about a sign that looks like another one, or a place that nobody filled in."""
     for sign in text:
@@ -70,12 +73,6 @@ def odd_sign(text: str) -> str | None:
             return f"write - in place of {sign} ({code})"
     left = _PLACEHOLDER.search(text)
     return f"write the value in place of {left.group()}: nothing fills it in" if left else None
-
-
-_ROOTS = ("/", "s3://")
-# Also behind the sign of an option, and in a list of paths.
-_UPWARDS = re.compile(r"(?<![^\s/=:,])\.\.(?![^\s/:,])")
-_REMEDY = "write the path that is meant, without '.', '..' and '//'"
 
 
 def odd_part(text: str) -> tuple[str, str] | None:

@@ -15,6 +15,24 @@ from megatron_eks.config.scalars import odd_sign
 if TYPE_CHECKING:
     import yaml
 
+# Git's marks of a conflict (git-merge(1), "How conflicts are presented").
+_CONFLICT = re.compile(r"(<{7}|>{7})( |$)")
+_DASH = re.compile(r"\s*-([A-Za-z_]\w*):(\s|$)")
+_COLON = re.compile(r"\s*([A-Za-z_]\w*):([^\s/:].*)")
+_ASSIGNED = re.compile(r"\s*([A-Za-z_][\w-]*) ?= ?\S.*")
+# The sign of a text in quotes that does not end on its line.
+_UNCLOSED = re.compile(
+    r"""^(?!\s*#)(?:.*[:,\[{-]\s+|.*[\[{])?(?:(")(?:[^"\\]|\\.)*|(')(?:[^']|'')*)$"""
+)
+# YAML 1.2, section 5.1: what no YAML file may hold.
+_CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Where libyaml counts a line: fewer signs than str.splitlines() knows.
+_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+_ABOVE = 5
+"""So many lines below its cause a parser may still go on before it notices."""
+
+_WORDS = entries(sections("formats.txt")["yaml"])
+
 
 class Mistake(NamedTuple):
     """The line to mend, what is wrong there, and what to write."""
@@ -36,25 +54,6 @@ class _Place(NamedTuple):
     """The line itself; empty behind the last one."""
 
 
-# Git's marks of a conflict (git-merge(1), "How conflicts are presented").
-_CONFLICT = re.compile(r"(<{7}|>{7})( |$)")
-_DASH = re.compile(r"\s*-([A-Za-z_]\w*):(\s|$)")
-_COLON = re.compile(r"\s*([A-Za-z_]\w*):([^\s/:].*)")
-_ASSIGNED = re.compile(r"\s*([A-Za-z_][\w-]*) ?= ?\S.*")
-# The sign of a text in quotes that does not end on its line.
-_UNCLOSED = re.compile(
-    r"""^(?!\s*#)(?:.*[:,\[{-]\s+|.*[\[{])?(?:(")(?:[^"\\]|\\.)*|(')(?:[^']|'')*)$"""
-)
-# YAML 1.2, section 5.1: what no YAML file may hold.
-_CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# Where libyaml counts a line: fewer signs than str.splitlines() knows.
-_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
-_ABOVE = 5
-"""So many lines below its cause a parser may still go on before it notices."""
-
-_WORDS = entries(sections("formats.txt")["yaml"])
-
-
 def mistake(text: str, error: "yaml.YAMLError") -> Mistake:
     """Return the likely cause of an error, or what libyaml says of it."""
     lines = _BREAK.split(text)
@@ -67,23 +66,21 @@ def mistake(text: str, error: "yaml.YAMLError") -> Mistake:
 
 
 def _place(error: "yaml.YAMLError", lines: Sequence[str]) -> _Place:
-    fields: Any = error
-    mark = getattr(fields, "problem_mark", None)
-    start = getattr(fields, "context_mark", None)
-    problem = getattr(fields, "problem", None) or getattr(fields, "reason", None) or str(error)
+    said: dict[str, Any] = vars(error)
+    mark, start = said.get("problem_mark"), said.get("context_mark")
+    problem = said.get("problem") or said.get("reason") or str(error)
     line, column = (mark.line + 1, mark.column) if mark else (1, 0)
-    context = getattr(fields, "context", None) or ""
     text = "".join(lines[line - 1 : line])
-    return _Place(problem, line, column, context, start.line + 1 if start else line, text)
+    since = start.line + 1 if start else line
+    return _Place(problem, line, column, said.get("context") or "", since, text)
 
 
 def _sign(lines: Sequence[str], place: _Place) -> Mistake | None:
     """Find what no YAML may hold: libyaml gives a control character no line."""
-    unseen = "control characters" in place.problem
     for number, each in enumerate(lines, start=1):
         if _CONFLICT.match(each):
             return Mistake(number, "a conflict of a merge is left", "keep one of its two sides")
-        if unseen and (found := _CONTROL.search(each)):
+        if "control characters" in place.problem and (found := _CONTROL.search(each)):
             code = f"U+{ord(found.group()):04X}"
             return Mistake(number, f"the control character {code}", "remove it, or retype the line")
     return None
@@ -101,8 +98,7 @@ def _slip_above(lines: Sequence[str], place: _Place) -> Mistake | None:
         if slip := odd_sign(line[: len(line) - len(line.lstrip())]):
             return Mistake(number, "a line begins with a sign that only looks like a blank", slip)
     if "\t" in place.text:
-        remedy = "indent with spaces: YAML takes no tab there"
-        return Mistake(place.line, place.problem, remedy)
+        return Mistake(place.line, place.problem, "indent with spaces: YAML takes no tab there")
     return None
 
 
@@ -129,8 +125,7 @@ def _flow(lines: Sequence[str], place: _Place) -> Mistake | None:
     if place.start == place.line:
         remedy = f"write a comma between entries, {end} at the end, and texts with {begin} in "
         return Mistake(place.line, place.problem, f"{remedy}quotes")
-    opening = lines[place.start - 1]
-    if end in opening.partition(" #")[2]:
+    if end in lines[place.start - 1].partition(" #")[2]:
         cause = f"the comment hides the {end} that closes the {begin} of this line"
         return Mistake(place.start, cause, f"write {end} before the #")
     cause = f"the {begin} of this line is not closed before line {place.line}"

@@ -18,8 +18,7 @@ from megatron_eks.config import cluster, images, job, storage, training
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import read_mapping
-from megatron_eks.config.parse import parse_cluster, parse_job
-from megatron_eks.config.unsupported import rendered_values
+from megatron_eks.config.parse import parse_cluster, parse_job, rendered_values
 
 Schema = dict[str, Any]
 
@@ -30,6 +29,14 @@ REFERENCE = ROOT / "docs" / "configuration.md"
 
 _TEXTS: Schema = yaml.safe_load((HERE / "reference.yaml").read_text(encoding="utf-8"))
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+_BOUNDS = {
+    "minimum": ">=",
+    "exclusiveMinimum": ">",
+    "maximum": "<=",
+    "exclusiveMaximum": "<",
+    "maxLength": "at most",
+}
 
 
 def schemas() -> dict[str, Schema]:
@@ -48,12 +55,9 @@ def schemas() -> dict[str, Schema]:
 def _described(schema: Schema, *modules: ModuleType) -> Schema:
     """Add the texts below the fields; pydantic could, but at every import of the models."""
     models = {name: value for module in modules for name, value in vars(module).items()}
-    texts = {
-        model.name: dict(_field_texts(model))
-        for module in modules
-        for model in ast.parse(inspect.getsource(module)).body
-        if isinstance(model, ast.ClassDef)
-    }
+    classes = (each for module in modules for each in ast.parse(inspect.getsource(module)).body)
+    named = [each for each in classes if isinstance(each, ast.ClassDef)]
+    texts = {each.name: dict(_field_texts(each)) for each in named}
     for name, block in {**schema["$defs"], str(schema.get("title")): schema}.items():
         properties = block.get("properties", {})
         for model in reversed(models[name].__mro__ if name in models else ()):
@@ -84,7 +88,8 @@ def reference() -> str:
         lines += ["", f"## {schema['title']}"]
         for name in _by_reference(schema, definitions):
             lines += _block(name, definitions.get(name, schema), definitions)
-            lines += ["", "```yaml", _yaml(examples[name]), "```"]
+            example = yaml.safe_dump(examples[name], sort_keys=False, width=100).rstrip()
+            lines += ["", "```yaml", example, "```"]
     lines += [
         "",
         "## Names",
@@ -113,10 +118,6 @@ def _shipped() -> Iterator[tuple[str, Any]]:
             model, _ = parse(document)
             if model is not None:
                 yield from _examples(model)
-
-
-def _yaml(value: object) -> str:
-    return yaml.safe_dump(value, sort_keys=False, width=100).rstrip()
 
 
 def _refs(node: object) -> Iterator[str]:
@@ -164,18 +165,17 @@ def _block(name: str, block: Schema, definitions: Schema) -> Iterator[str]:
     required = block.get("required", [])
     yield from ("", f"### {name}", "", str(block.get("description", "")), "")
     yield from ("| key | type | default | meaning |", "|---|---|---|---|")
-    for key, given in _keys(block):
-        field = given
-        default = "required" if key in required else _default(field.get("default", {}))
+    for key, field in _keys(block):
+        default = field.get("default", {})
+        # Of a nested block only that its own defaults apply.
+        shown = (
+            "its defaults" if isinstance(default, dict) and default else f"`{json.dumps(default)}`"
+        )
+        shown = "required" if key in required else shown
         inner = [str(definitions[each]["description"]) for each in _refs(field)][:1]
         meaning = field.get("description") or said.get(f"{name}.{key}") or said.get(key)
         meaning = str(meaning or inner[0]).replace("\n", " ")
-        yield f"| `{key}` | {_type(field)} | {default} | {meaning} |"
-
-
-def _default(value: object) -> str:
-    """Show a value; of a nested block only that its own defaults apply."""
-    return "its defaults" if isinstance(value, dict) and value else f"`{json.dumps(value)}`"
+        yield f"| `{key}` | {_type(field)} | {shown} | {meaning} |"
 
 
 def _type(field: Schema) -> str:
@@ -191,15 +191,6 @@ def _type(field: Schema) -> str:
         return f"list of {_type(field.get('items', {}))}"
     bounds = [f"{word} {field[key]}" for key, word in _BOUNDS.items() if key in field]
     return " ".join([str(field.get("type", "any")), *bounds])
-
-
-_BOUNDS = {
-    "minimum": ">=",
-    "exclusiveMinimum": ">",
-    "maximum": "<=",
-    "exclusiveMaximum": "<",
-    "maxLength": "at most",
-}
 
 
 def main() -> None:

@@ -11,9 +11,7 @@ from megatron_eks.plan.cluster.zones import check_partition
 
 DOCUMENTATION_ACCOUNT = "111122223333"  # AWS's own examples
 # RFC 5737: TEST-NET-1 to 3, for documentation.
-_DOCUMENTATION_NETWORKS = tuple(
-    map(IPv4Network, ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"))
-)
+_TEST_NETWORKS = [*map(IPv4Network, ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"))]
 
 
 # A public range of more addresses than this is nobody's office.
@@ -21,6 +19,9 @@ _WIDEST_PREFIX = 8
 _OFFICE_PREFIX = 16
 # Amazon EKS endpoints and quotas, "Public endpoint access CIDR ranges per cluster".
 _MOST_RANGES = 40
+
+_LONGEST_ROLE, _LONGEST_ROLE_PATH = 64, 512  # IAM API, Role: RoleName and Path
+_SSO_PATH = "aws-reserved/sso.amazonaws.com/"
 
 
 def check_access(config: ClusterConfig) -> Iterator[Finding]:
@@ -39,8 +40,7 @@ def check_access(config: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.TOO_MANY_RANGES, ("access", "public_cidrs"), found, remedy)
     yield from check_listed_once(("access", "admin_role_arns"), access.admin_role_arns)
     yield from check_listed_once(("access", "public_cidrs"), access.public_cidrs)
-    made = config.existing_cluster is None
-    if made and not access.public_cidrs and access.private_route is None:
+    if config.existing_cluster is None and not access.public_cidrs and access.private_route is None:
         found = "no address range: the API endpoint is private, and no way into the VPC is named"
         remedy = "list your range, or set access.private_route: vpn, ssm_bastion or cloudshell"
         yield Finding(Code.NO_WAY_IN, ("access", "public_cidrs"), found, remedy)
@@ -70,7 +70,7 @@ def _public_cidr(path: Path, cidr: str) -> Iterator[Finding]:
         found = f"{cidr} lets {network.num_addresses} addresses try to log in"
         remedy = "list the ranges people connect from: an office or VPN has /24 to /32"
         yield warning(Code.PUBLIC_ACCESS_TOO_WIDE, path, found, remedy)
-    elif any(network.subnet_of(known) for known in _DOCUMENTATION_NETWORKS):
+    elif any(network.subnet_of(known) for known in _TEST_NETWORKS):
         yield _documentation(path, cidr, "the address range people connect from")
     elif not network.is_global or network.is_multicast:
         yield Finding(Code.CIDR, path, f"nobody connects from an address of {cidr}", outward)
@@ -79,10 +79,6 @@ def _public_cidr(path: Path, cidr: str) -> Iterator[Finding]:
 def _documentation(path: Path, value: str, meaning: str) -> Finding:
     remedy = f"replace it with {meaning} before deploying"
     return warning(Code.DOCUMENTATION_VALUE, path, f"{value} is a documentation value", remedy)
-
-
-_LONGEST_ROLE, _LONGEST_ROLE_PATH = 64, 512  # IAM API, Role: RoleName and Path
-_SSO_PATH = "aws-reserved/sso.amazonaws.com/"
 
 
 def _role(path: Path, arn: str) -> Iterator[Finding]:

@@ -17,6 +17,16 @@ _BLOCK_WARNING_DAYS = 3
 _FARTHEST_END_DAYS = 182 + 8 * 7
 _BLOCK_END = (11, 30)
 
+CapacityKind = Literal["on_demand", "reservation", "capacity_block", "spot"]
+NodeGroupCapacity = Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]
+_NODE_GROUP: dict[CapacityKind, NodeGroupCapacity] = {
+    "on_demand": "ON_DEMAND",
+    # EKS knows no word for it: a reservation is on-demand capacity, named in the launch template.
+    "reservation": "ON_DEMAND",
+    "capacity_block": "CAPACITY_BLOCK",
+    "spot": "SPOT",
+}
+
 
 def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
     """Yield what AWS refuses, or never gives, about where nodes come from."""
@@ -89,18 +99,6 @@ def _shared(path: Path, reservation: str, pool: GpuPool, owner: GpuPool) -> Iter
         found = f"{reservation} is pool {owner.name!r}'s: {there[0]} in {there[1]}, as {there[2]}"
         remedy = "name another: a reservation has one instance type, one zone and one kind"
         yield Finding(Code.SHARED_RESERVATION, path, found, remedy)
-
-
-CapacityKind = Literal["on_demand", "reservation", "capacity_block", "spot"]
-NodeGroupCapacity = Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]
-
-_NODE_GROUP: dict[CapacityKind, NodeGroupCapacity] = {
-    "on_demand": "ON_DEMAND",
-    # EKS knows no word for it: a reservation is on-demand capacity, named in the launch template.
-    "reservation": "ON_DEMAND",
-    "capacity_block": "CAPACITY_BLOCK",
-    "spot": "SPOT",
-}
 
 
 @dataclass(frozen=True)

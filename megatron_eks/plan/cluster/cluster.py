@@ -125,11 +125,10 @@ class ClusterPlan:
         team = next((each for each in self.teams if each.name == name), None)
         if name is None or team is None:
             return self
-        is_first = team.namespace == self.platform.namespace
         platform = replace(
             self.platform,
             team=name,
-            first=self.platform.first and is_first,
+            first=self.platform.first and team.namespace == self.platform.namespace,
             namespace=team.namespace,
             pod_uid=team.uid,
             quotas=team.quotas,

@@ -21,6 +21,15 @@ POLICY_NAME = "Permissions"
 # Where a pattern of Python's fnmatch begins.
 _PATTERN = re.compile(r"[*?\[]")
 
+# Amazon S3 User Guide, "General purpose bucket naming rules"; what ends so is no bucket, and other
+# permissions count for it.
+_BUCKET = re.compile(r"(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_BUCKET_STARTS = ("xn--", "sthree-", "amzn-s3-demo-")
+_BUCKET_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
+# They mean something else in an IAM policy.
+_SPECIAL = frozenset("$*?")
+_SPECIAL_OF_A_PATTERN = frozenset("$")
+
 
 @dataclass(frozen=True)
 class BucketAccess:
@@ -139,16 +148,6 @@ def _readable(key: str) -> Iterator[str]:
     else:
         yield key
         yield f"{key}/*"
-
-
-# Amazon S3 User Guide, "General purpose bucket naming rules"; what ends so is no bucket, and other
-# permissions count for it.
-_BUCKET = re.compile(r"(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_BUCKET_STARTS = ("xn--", "sthree-", "amzn-s3-demo-")
-_BUCKET_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
-# They mean something else in an IAM policy.
-_SPECIAL = frozenset("$*?")
-_SPECIAL_OF_A_PATTERN = frozenset("$")
 
 
 def check_s3(job: AnyJob) -> Iterator[Finding]:

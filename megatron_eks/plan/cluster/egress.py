@@ -45,6 +45,31 @@ _PEM = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n"
 
 Variables = tuple[tuple[str, str], ...]
 
+# Session Manager User Guide, "Use AWS PrivateLink to set up a VPC endpoint for Session Manager".
+_BASTION_ENDPOINTS = ("ssm", "ssmmessages")
+# Of the pod that sizes pools.
+_SCALING_ENDPOINTS = ("autoscaling", "eks")
+
+# What Go, curl and Python read alike: no address with a scheme, and no pattern.
+_NO_PROXY = re.compile(r"\.?[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?(/[0-9]{1,2}|:[0-9]{1,5})?")
+_LARGEST_PORT = 65535
+
+# Registries of the internet; one of a company may be reached through its own network.
+_PUBLIC = re.compile(
+    r"((registry-1\.)?docker\.io|ghcr\.io|nvcr\.io|quay\.io|gcr\.io|[a-z0-9-]+-docker\.pkg\.dev"
+    r"|public\.ecr\.aws|registry\.k8s\.io|registry\.gitlab\.com|mcr\.microsoft\.com"
+    r"|[a-z0-9]+\.azurecr\.io)(/.*)?"
+)
+_HOST = re.compile(r"[^/]*[.:]|localhost(/|$)")
+_OF_ITSELF = re.compile(r"//(localhost|127\.[0-9.]+|0\.0\.0\.0)(:|/|$)")
+_PATH: Path = ("network", "ca_bundle")
+
+# User data holds 16 KB (EC2 User Guide), and EKS adds its part.
+_LONGEST_BUNDLE = 10_000
+
+# X.690, section 8.9: what a certificate begins with.
+_SEQUENCE = b"\x30"
+
 
 @dataclass(frozen=True)
 class Egress:
@@ -123,28 +148,6 @@ def _without_proxy(config: ClusterConfig) -> Iterator[str]:
         yield host.format(region=region)
 
 
-# Session Manager User Guide, "Use AWS PrivateLink to set up a VPC endpoint for Session Manager".
-_BASTION_ENDPOINTS = ("ssm", "ssmmessages")
-# Of the pod that sizes pools.
-_SCALING_ENDPOINTS = ("autoscaling", "eks")
-
-# What Go, curl and Python read alike: no address with a scheme, and no pattern.
-_NO_PROXY = re.compile(r"\.?[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?(/[0-9]{1,2}|:[0-9]{1,5})?")
-
-_LARGEST_PORT = 65535
-
-# Registries of the internet; one of a company may be reached through its own network.
-_PUBLIC = re.compile(
-    r"((registry-1\.)?docker\.io|ghcr\.io|nvcr\.io|quay\.io|gcr\.io|[a-z0-9-]+-docker\.pkg\.dev"
-    r"|public\.ecr\.aws|registry\.k8s\.io|registry\.gitlab\.com|mcr\.microsoft\.com"
-    r"|[a-z0-9]+\.azurecr\.io)(/.*)?"
-)
-
-_HOST = re.compile(r"[^/]*[.:]|localhost(/|$)")
-
-_OF_ITSELF = re.compile(r"//(localhost|127\.[0-9.]+|0\.0\.0\.0)(:|/|$)")
-
-
 def check_egress(config: ClusterConfig, today: date) -> Iterator[Finding]:
     """Yield what keeps nodes from their images, and proxies and certificates that are none."""
     yield from _without_nat(config)
@@ -210,15 +213,6 @@ def _proxy(path: Path, url: str) -> Iterator[Finding]:
         yield Finding(Code.PROXY, path, found, "name a host that nodes reach")
     if not usable:
         yield Finding(Code.PROXY, path, f"{url} has no usable port", "use http://HOST:PORT")
-
-
-_PATH: Path = ("network", "ca_bundle")
-
-# User data holds 16 KB (EC2 User Guide), and EKS adds its part.
-_LONGEST_BUNDLE = 10_000
-
-# X.690, section 8.9: what a certificate begins with.
-_SEQUENCE = b"\x30"
 
 
 def check_bundle(text: str, today: date) -> Iterator[Finding]:

@@ -15,6 +15,8 @@ from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.plan.cluster.storage import plan_shared_directories
 from megatron_eks.plan.cluster.zones import not_listed
 
+_EKS_SUBNETS = 2
+
 
 def plan_notes(config: ClusterConfig, data_access: DataAccess) -> Iterator[str]:
     """Yield what somebody must see to before deploying."""
@@ -81,9 +83,6 @@ def _existing_cluster(config: ClusterConfig, name: str) -> Iterator[str]:
     )
     if config.network.proxy is not None or config.network.ca_bundle is not None:
         yield f"proxy and certificates reach the jobs; the nodes of {name} need them from you"
-
-
-_EKS_SUBNETS = 2
 
 
 def check_existing(config: ClusterConfig) -> Iterator[Finding]:
@@ -167,8 +166,7 @@ def _cluster(config: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.EXISTING_CLUSTER, place, found, "leave it out")
     for index, pool in enumerate(config.gpu_pools):
         for key in ("ami_release", "placement_group", "root_volume_gib"):
-            default = type(pool).model_fields[key].default
-            if getattr(pool, key) != default:
+            if getattr(pool, key) != type(pool).model_fields[key].default:
                 found = "the nodes exist, and keep what they have"
                 remedy = "leave it out: their node group decides it"
                 yield warning(Code.EXISTING_CLUSTER, ("gpu_pools", index, key), found, remedy)

@@ -38,6 +38,49 @@ DIGEST = "IMAGE_DIGEST"
 OWN_ARGUMENTS = {"NODE_DRIVER_VERSION": NODE_DRIVER_VERSION, "POD_UID": str(POD_UID)}
 """What a Dockerfile of the user's gets besides BASE_IMAGE, which is known when a build starts."""
 
+REPOSITORIES: dict[Image, str] = {
+    "megatron": "megatron-training",
+    "fsdp": "fsdp",
+}
+
+# `post_build` runs even after a build that failed; the step `push` pushes only what was tested.
+PHASES = {
+    "pre_build": ("check", "login"),
+    "build": ("build", "test"),
+    "post_build": ("push",),
+}
+"""Phases of CodeBuild, and the steps of our program that each runs."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# Arguments stand in the template and in the history of the image (Docker, "Build variables").
+_SECRET_NAME = re.compile(
+    r"(.*_)?(TOKEN|SECRET|PASSWORD|PASSWD|(API|NGC)_?KEY|PRIVATE_KEY|SECRET_KEY|CREDENTIALS?)"
+)
+
+# What the Dockerfile compares as a whole: sha256sum's line, and `git rev-parse HEAD`.
+_HASHES = {
+    "EFA_INSTALLER_SHA256": (64, "the archive's SHA-256"),
+    "MEGATRON_LM_COMMIT": (40, "the tag's commit"),
+}
+
+# The Dockerfile compares what it gets by the one with the other.
+_PAIRS = (
+    ("EFA_INSTALLER_VERSION", "EFA_INSTALLER_SHA256"),
+    ("MEGATRON_LM_TAG", "MEGATRON_LM_COMMIT"),
+)
+
+# distribution/reference, "Grammar": lowercase but for the host and the tag.
+_REFERENCE = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
+    r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?"
+)
+# NGC catalogue: tags with -igpu are for Jetson; AWS Deep Learning Containers and others say arm64.
+_ARM = re.compile(r"-igpu\b|\bl4t\b|(?<![a-z])(arm64|aarch64)(?![a-z])")
+
+# git-check-ref-format(1), besides what the form of the key refuses.
+_NO_BRANCH = re.compile(r"\.\.|//|/\.|/$|\.$|\.lock($|/)")
+
 
 @dataclass(frozen=True)
 class ImagePlan:
@@ -97,12 +140,6 @@ class ImagePlan:
         return found
 
 
-REPOSITORIES: dict[Image, str] = {
-    "megatron": "megatron-training",
-    "fsdp": "fsdp",
-}
-
-
 def plan_images(config: ClusterConfig, image_tags: Mapping[str, str]) -> tuple[ImagePlan, ...]:
     """Plan the images of a configuration that has passed the checks, ours first."""
     ours = tuple(
@@ -134,15 +171,6 @@ def build_arguments(config: ClusterConfig, image: Image) -> dict[str, str]:
     return {**BUILD_ARGUMENTS[image], **getattr(config.images, image).build_args}
 
 
-# `post_build` runs even after a build that failed; the step `push` pushes only what was tested.
-PHASES = {
-    "pre_build": ("check", "login"),
-    "build": ("build", "test"),
-    "post_build": ("push",),
-}
-"""Phases of CodeBuild, and the steps of our program that each runs."""
-
-
 def buildspec(program: str = PROGRAM) -> str:
     """Return the buildspec of builds by a program, as JSON, which is YAML."""
     phases = {
@@ -165,26 +193,6 @@ def buildspec(program: str = PROGRAM) -> str:
         },
         indent=2,
     )
-
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-# Arguments stand in the template and in the history of the image (Docker, "Build variables").
-_SECRET_NAME = re.compile(
-    r"(.*_)?(TOKEN|SECRET|PASSWORD|PASSWD|(API|NGC)_?KEY|PRIVATE_KEY|SECRET_KEY|CREDENTIALS?)"
-)
-
-# What the Dockerfile compares as a whole: sha256sum's line, and `git rev-parse HEAD`.
-_HASHES = {
-    "EFA_INSTALLER_SHA256": (64, "the archive's SHA-256"),
-    "MEGATRON_LM_COMMIT": (40, "the tag's commit"),
-}
-
-# The Dockerfile compares what it gets by the one with the other.
-_PAIRS = (
-    ("EFA_INSTALLER_VERSION", "EFA_INSTALLER_SHA256"),
-    ("MEGATRON_LM_TAG", "MEGATRON_LM_COMMIT"),
-)
 
 
 def check_images(config: ClusterConfig) -> Iterator[Finding]:
@@ -227,15 +235,6 @@ def check_arguments(
                 yield warning(Code.BUILD_ARGUMENT, path, found, choices(name, names))
 
 
-# distribution/reference, "Grammar": lowercase but for the host and the tag.
-_REFERENCE = re.compile(
-    r"([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
-    r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?"
-)
-# NGC catalogue: tags with -igpu are for Jetson; AWS Deep Learning Containers and others say arm64.
-_ARM = re.compile(r"-igpu\b|\bl4t\b|(?<![a-z])(arm64|aarch64)(?![a-z])")
-
-
 def check_base(path: Path, image: str, config: ClusterConfig) -> Iterator[Finding]:
     """Yield why an image cannot be built from this one, or what is built would not run."""
     if "$" in image:
@@ -266,13 +265,8 @@ def _too_old(path: Path, image: str, config: ClusterConfig) -> Iterator[Finding]
         newest = max(missing, key=lambda gpu: FIRST_CUDA[gpu.cuda_major])
         first = ".".join(map(str, FIRST_CUDA[newest.cuda_major]))
         found = f"{image} is of a CUDA before {first}, the first one for {newest.name}"
-        remedy = f"use an image with CUDA {first} or later"
         # Other pools may run it, and a fork's Dockerfile may bring another PyTorch.
-        yield warning(Code.BUILD_ARGUMENT, path, found, remedy)
-
-
-# git-check-ref-format(1), besides what the form of the key refuses.
-_NO_BRANCH = re.compile(r"\.\.|//|/\.|/$|\.$|\.lock($|/)")
+        yield warning(Code.BUILD_ARGUMENT, path, found, f"use an image with CUDA {first} or later")
 
 
 def check_source(config: ClusterConfig) -> Iterator[Finding]:

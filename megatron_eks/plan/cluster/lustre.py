@@ -19,7 +19,7 @@ CLAIM = "fsx-shared-pvc"
 
 # Nitro before its fourth version cannot (FSx for Lustre User Guide, "Working with EFA-enabled file
 # systems"); such nodes mount over TCP.
-_FAMILIES_WITHOUT_LUSTRE_EFA = ("p4d", "p4de", "g5")
+_OVER_TCP = ("p4d", "p4de", "g5")
 
 # What every SCRATCH_2 file system has (FSx for Lustre User Guide, "Performance").
 SCRATCH_MBPS_PER_TIB = 200
@@ -39,6 +39,14 @@ CHANGES: dict[str, dict[str, str]] = {
         "the old one stays where storage.retain is true, and its data are yours to copy",
     ),
 }
+
+_STEP_GIB, _SMALLEST_GIB = 2400, 1200
+# With EFA a step is a set of servers: 38,400 GiB at 125 MB/s per TiB, 4,800 at 1,000 (FSx for
+# Lustre User Guide, "Managing storage capacity").
+_EFA_STEP_TIMES_THROUGHPUT = 4_800_000
+_LUSTRE: Path = ("storage", "lustre")
+_MOST_REPOSITORIES = 8  # FSx API, CreateDataRepositoryAssociation
+_PATH: Path = ("storage", "lustre", "data_repositories")
 
 
 @dataclass(frozen=True)
@@ -85,9 +93,7 @@ class LustrePlan:
 def reaches_lustre_over_efa(instance_type: str) -> bool:
     """Tell whether a known type's EFA interfaces carry Lustre too."""
     family = instance_type.split(".", maxsplit=1)[0]
-    return (
-        family not in _FAMILIES_WITHOUT_LUSTRE_EFA and INSTANCES[instance_type].efa_interfaces > 0
-    )
+    return family not in _OVER_TCP and INSTANCES[instance_type].efa_interfaces > 0
 
 
 def file_system_zones(config: ClusterConfig) -> tuple[str, ...]:
@@ -112,14 +118,6 @@ def plan_file_system(lustre: Lustre, zone: str, suffix: str) -> LustrePlan:
         efa=lustre.efa,
         repositories=lustre.data_repositories,
     )
-
-
-_STEP_GIB, _SMALLEST_GIB = 2400, 1200
-# With EFA a step is a set of servers: 38,400 GiB at 125 MB/s per TiB, 4,800 at 1,000 (FSx for
-# Lustre User Guide, "Managing storage capacity").
-_EFA_STEP_TIMES_THROUGHPUT = 4_800_000
-
-_LUSTRE: Path = ("storage", "lustre")
 
 
 def check_lustre(config: ClusterConfig) -> Iterator[Finding]:
@@ -215,10 +213,6 @@ def _zones(config: ClusterConfig) -> Iterator[Finding]:
             remedy = f"use {zones[0]}, where the file system is, or storage.lustre.per_zone: true"
             place = ("gpu_pools", index, "availability_zone")
             yield warning(Code.POOLS_ACROSS_ZONES, place, found, remedy)
-
-
-_MOST_REPOSITORIES = 8  # FSx API, CreateDataRepositoryAssociation
-_PATH: Path = ("storage", "lustre", "data_repositories")
 
 
 def check_repositories(lustre: Lustre) -> Iterator[Finding]:

@@ -18,6 +18,23 @@ WARM_IPS_PER_NODE = 4
 # AWS keeps five addresses of a subnet; EKS, FSx, NAT and endpoints take some tens.
 _RESERVED = 5 + 64
 
+# Where a VPC's addresses can be when nobody says: RFC 1918, and RFC 6598 as large clusters use it.
+PRIVATE_RANGES = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
+
+# EKS takes one of these where nobody says (EKS API, KubernetesNetworkConfigRequest).
+EKS_SERVICE_RANGES = ("10.100.0.0/16", "172.20.0.0/16")
+PRIVATE_NETWORKS = tuple(map(IPv4Network, PRIVATE_RANGES[:3]))
+_NOWHERE = IPv4Network("0.0.0.0/32")
+
+# AWS accepts /16 to /28 (VPC User Guide, "VPC CIDR blocks"); below /22 no subnet holds a cluster.
+_VPC_PREFIXES = range(16, 23)
+_EXISTING_VPC_PREFIXES = range(16, 29)
+
+# One of them is outside any VPC: EKS's two, and one that no VPC of /16 and smaller holds with them.
+_SERVICE_RANGES = (*reversed(EKS_SERVICE_RANGES), "192.168.0.0/16")
+_USUAL_PREFIX = 16
+_SERVICE_PREFIXES = range(12, 25)  # EKS API reference, KubernetesNetworkConfigRequest
+
 
 @dataclass(frozen=True)
 class Subnet:
@@ -65,13 +82,6 @@ def smallest_prefix(needed: int, zones: int) -> int:
     """Return the longest VPC prefix whose private subnets hold this many addresses."""
     slot_bits = 2 if zones <= 3 else 3  # noqa: PLR2004 -- as in `carve`
     return 32 - math.ceil(math.log2(needed + _RESERVED)) - slot_bits
-
-
-# Where a VPC's addresses can be when nobody says: RFC 1918, and RFC 6598 as large clusters use it.
-PRIVATE_RANGES = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
-
-# EKS takes one of these where nobody says (EKS API, KubernetesNetworkConfigRequest).
-EKS_SERVICE_RANGES = ("10.100.0.0/16", "172.20.0.0/16")
 
 
 @dataclass(frozen=True)
@@ -147,23 +157,6 @@ def service_cidrs(config: ClusterConfig) -> tuple[str, ...]:
     """Return the ranges in which Services have their addresses."""
     known = config.existing_cluster is None or "service_cidr" in config.network.model_fields_set
     return (config.network.service_cidr,) if known else EKS_SERVICE_RANGES
-
-
-PRIVATE_NETWORKS = tuple(map(IPv4Network, PRIVATE_RANGES[:3]))
-
-_NOWHERE = IPv4Network("0.0.0.0/32")
-
-# AWS accepts /16 to /28 (VPC User Guide, "VPC CIDR blocks"); below /22 no subnet holds a cluster.
-_VPC_PREFIXES = range(16, 23)
-_EXISTING_VPC_PREFIXES = range(16, 29)
-
-# One of them is outside any VPC: EKS's two, and one that no VPC of /16 and smaller holds with them.
-_SERVICE_RANGES = (*reversed(EKS_SERVICE_RANGES), "192.168.0.0/16")
-
-
-_USUAL_PREFIX = 16
-
-_SERVICE_PREFIXES = range(12, 25)  # EKS API reference, KubernetesNetworkConfigRequest
 
 
 def check_listed_once(

@@ -29,6 +29,15 @@ _SCRAPES_PER_HOUR = 120
 _SERIES_PER_NODE = len(SERIES) + 2
 """At most, of a job's exporter and of the kubelet."""
 
+METRICS_PORT = 9401
+"""Of the exporter in a job's pods, next to DCGM's."""
+
+METRICS_PORT_NAME = "metrics"
+"""The name of that port, by which a scraper finds the pods."""
+
+TRAINING, SCHEDULER, NODES, QUEUES = "training", "kube-scheduler", "kubelet", "kueue"
+"""The other scrape jobs."""
+
 
 def samples_per_hour(nodes: int, gpus: int, efa_devices: int) -> int:
     """Return how many samples nodes of so many GPUs yield with jobs on them, twice a minute."""
@@ -45,15 +54,6 @@ class BlockWarning:
     hours: int
     """Until its end."""
 
-
-METRICS_PORT = 9401
-"""Of the exporter in a job's pods, next to DCGM's."""
-
-METRICS_PORT_NAME = "metrics"
-"""The name of that port, by which a scraper finds the pods."""
-
-TRAINING, SCHEDULER, NODES, QUEUES = "training", "kube-scheduler", "kubelet", "kueue"
-"""The other scrape jobs."""
 
 _FILE = Path(__file__).with_name("scrape.yaml")
 
@@ -111,8 +111,7 @@ def check_observability(config: ClusterConfig) -> Iterator[Finding]:
         remedy = "add prometheus_url: http://HOST:9090, which is asked by `meks apply`"
         yield Finding(Code.OWN_PROMETHEUS, ("observability", "metrics"), found, remedy)
     network = config.network
-    zones = network.private_subnets if network.vpc_id else config.availability_zones
-    has_place = network.vpc_id and len(zones) >= SCRAPER_ZONES
+    has_place = network.vpc_id and len(network.private_subnets) >= SCRAPER_ZONES
     if config.existing_cluster and not is_own and not has_place:
         found = "the metrics scraper needs private subnets of the cluster in two zones"
         remedy = "set network.vpc_id, private_subnets and node_security_group_id to the cluster's"

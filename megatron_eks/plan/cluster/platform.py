@@ -32,6 +32,17 @@ SYSTEM_PRIORITIES = ("system-cluster-critical", "system-node-critical")
 # Pods without a GPU, such as shards of data preparation, beside one pod for each GPU.
 _PODS_WITHOUT_GPU = 100
 
+GPU_TAINT = "nvidia.com/gpu"
+SYSTEM_NAMESPACE = "megatron-system"
+_CONTROLLERS = [each.controller for each in (*WORKLOADS.values(), kueue.WORKLOAD)]
+
+# Every pod of a job runs as it; its role is what they may do in AWS.
+SERVICE_ACCOUNT = "jobs"
+
+# Where ranks of `rendezvous: etcd` meet, and on which port.
+ETCD_SERVICE = "etcd"
+ETCD_PORT = 2379
+
 
 @dataclass(frozen=True)
 class PriorityClassPlan:
@@ -90,20 +101,6 @@ def plan_quotas(config: ClusterConfig) -> tuple[QuotaPlan, ...]:
         # Nothing of a job may push a device plugin or the network off its node.
         QuotaPlan("no-system-priority", (("pods", 0),), SYSTEM_PRIORITIES),
     )
-
-
-GPU_TAINT = "nvidia.com/gpu"
-SYSTEM_NAMESPACE = "megatron-system"
-_CONTROLLER_NAMESPACES = tuple(
-    e.controller[0] for e in (*WORKLOADS.values(), kueue.WORKLOAD) if e.controller
-)
-
-# Every pod of a job runs as it; its role is what they may do in AWS.
-SERVICE_ACCOUNT = "jobs"
-
-# Where ranks of `rendezvous: etcd` meet, and on which port.
-ETCD_SERVICE = "etcd"
-ETCD_PORT = 2379
 
 
 def controlled(workload: Workload) -> tuple[WorkloadKind, ...]:
@@ -228,5 +225,5 @@ def check_namespace(config: ClusterConfig) -> Iterator[Finding]:
 
 def is_reserved(name: str) -> bool:
     """Tell a namespace of Kubernetes or of this project's own parts."""
-    own = {SYSTEM_NAMESPACE, *_CONTROLLER_NAMESPACES, "default"}
+    own = {SYSTEM_NAMESPACE, "default", *(each[0] for each in _CONTROLLERS if each)}
     return name in own or name.startswith("kube-")

@@ -25,6 +25,16 @@ NODE_GROUPS_PER_CLUSTER = 30
 
 POOL_LABEL = "megatron-eks/pool"
 
+_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*"
+_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY = re.compile(rf"({_SUBDOMAIN}/)?{_NAME}")
+_LABEL_VALUE = re.compile(rf"({_NAME})?")
+# The g behind the generation (EC2 User Guide, "Instance type naming"), and the first of them, a1.
+_GRAVITON = re.compile(r"(a1|[a-z]+[0-9]+g[a-z]*)\.")
+_SMALL = re.compile(r"[a-z]+[1-9][a-z]*\.(nano|micro|small|medium|large|xlarge)")
+_NO_GPU = re.compile(r"(c|d|hpc|i|m|r|t|x|z)[1-8][a-z]*(-[a-z0-9]+)?\.[a-z0-9-]+$")
+_RESERVED_DOMAINS = ("megatron-eks", "kubernetes.io", "k8s.io", "amazonaws.com", "nvidia.com")
+
 
 @dataclass(frozen=True)
 class PoolPlan:
@@ -89,17 +99,6 @@ def _plan_pool(pool: GpuPool, config: ClusterConfig) -> PoolPlan:
         idle_minutes=pool.idle_minutes if pool.scale == "queue" else None,
         lustre_efa=config.storage.lustre.efa and reaches_lustre_over_efa(pool.instance_type),
     )
-
-
-_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*"
-_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_LABEL_KEY = re.compile(rf"({_SUBDOMAIN}/)?{_NAME}")
-_LABEL_VALUE = re.compile(rf"({_NAME})?")
-# The g behind the generation (EC2 User Guide, "Instance type naming"), and the first of them, a1.
-_GRAVITON = re.compile(r"(a1|[a-z]+[0-9]+g[a-z]*)\.")
-_SMALL = re.compile(r"[a-z]+[1-9][a-z]*\.(nano|micro|small|medium|large|xlarge)")
-_NO_GPU = re.compile(r"(c|d|hpc|i|m|r|t|x|z)[1-8][a-z]*(-[a-z0-9]+)?\.[a-z0-9-]+$")
-_RESERVED_DOMAINS = ("megatron-eks", "kubernetes.io", "k8s.io", "amazonaws.com", "nvidia.com")
 
 
 def check_pools(config: ClusterConfig) -> Iterator[Finding]:

@@ -11,6 +11,10 @@ from megatron_eks.config.errors import Finding, Path, choices, warning
 
 _SUPPORT_WARNING_DAYS = 60
 
+# EKS User Guide, "Kubernetes release calendar": a version has 14 months of standard support; its
+# first AMIs come weeks before.
+_BEFORE_END = timedelta(days=16 * 31)
+
 
 def check_version(config: ClusterConfig, today: date) -> Iterator[Finding]:
     """Yield a version that EKS does not support, or not for long."""
@@ -45,11 +49,6 @@ def _is_before(version: str, other: str) -> bool:
     if not re.fullmatch(r"1\.\d{1,3}", version):
         return False
     return int(version.partition(".")[2]) < int(other.partition(".")[2])
-
-
-# EKS User Guide, "Kubernetes release calendar": a version has 14 months of standard support; its
-# first AMIs come weeks before.
-_BEFORE_END = timedelta(days=16 * 31)
 
 
 def check_ami_releases(config: ClusterConfig, today: date) -> Iterator[Finding]:

@@ -15,6 +15,19 @@ from megatron_eks.plan.cluster.zones import check_arn_region
 EFS_CLAIM = "efs-shared-pvc"
 EFS_MOUNT_PATH = "/efs"
 
+# What every cluster has below the mount path.
+SHARED_DIRECTORIES = ("data", "tokenizer", "checkpoints", "logs", "cache")
+
+# Directories of the image or the kubelet that a volume would hide.
+_SYSTEM_PATHS = (
+    *("/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root"),
+    *("/run", "/sbin", "/sys", "/usr", "/var"),
+    "/tmp",  # noqa: S108 -- a name to refuse
+)
+
+# KMS Developer Guide, "Key identifiers"; a key of several regions starts with mrk-.
+_KEY_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|mrk-[0-9a-f]{32}")
+
 
 @dataclass(frozen=True)
 class StoragePlan:
@@ -59,10 +72,6 @@ def subfolder(config: ClusterConfig) -> str:
     return (existing.path or "").strip("/") if existing else ""
 
 
-# What every cluster has below the mount path.
-SHARED_DIRECTORIES = ("data", "tokenizer", "checkpoints", "logs", "cache")
-
-
 @dataclass(frozen=True)
 class SharedDirectories:
     """What the set-up Job looks at, parents first; it sees the whole file system at its mount."""
@@ -95,22 +104,13 @@ def plan_shared_directories(config: ClusterConfig) -> SharedDirectories:
         return SharedDirectories(_texts(taken), (), _texts(made))
     ours = mount / subfolder(config)
     parents = [each for each in reversed(ours.parents) if mount in each.parents]
-    top = [ours] if ours != mount else []
-    return SharedDirectories(
-        (), _texts(parents), _texts([*top, *(ours / name for name in SHARED_DIRECTORIES)])
-    )
+    made = [ours] if ours != mount else []
+    made += (ours / name for name in SHARED_DIRECTORIES)
+    return SharedDirectories((), _texts(parents), _texts(made))
 
 
 def _texts(paths: list[PurePosixPath]) -> tuple[str, ...]:
     return tuple(map(str, paths))
-
-
-# Directories of the image or the kubelet that a volume would hide.
-_SYSTEM_PATHS = (
-    *("/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root"),
-    *("/run", "/sbin", "/sys", "/usr", "/var"),
-    "/tmp",  # noqa: S108 -- a name to refuse
-)
 
 
 def check_mount_path(config: ClusterConfig) -> Iterator[Finding]:
@@ -130,10 +130,6 @@ def not_shared(place: str, *, efs: bool) -> str:
     if efs:
         return f"{place} is on EFS, which is for code and homes: a run is planned for Lustre"
     return f"{place} is nowhere: storage.efs is false, and EFS is for code and homes"
-
-
-# KMS Developer Guide, "Key identifiers"; a key of several regions starts with mrk-.
-_KEY_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|mrk-[0-9a-f]{32}")
 
 
 def check_key(config: ClusterConfig) -> Iterator[Finding]:

@@ -32,6 +32,8 @@ _STICKY = "1770"
 # Above every user that an image brings, and below `nobody`.
 _FIRST_UID, _UIDS = 20_000, 40_000
 
+_TEAMS: Path = ("teams",)
+
 
 @dataclass(frozen=True)
 class TeamPlan:
@@ -160,9 +162,6 @@ def _namespace(team: Team) -> str:
 def _uid(name: str) -> int:
     """Return the user of a team's pods: it depends on the name alone, as files outlive a list."""
     return _FIRST_UID + int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % _UIDS
-
-
-_TEAMS: Path = ("teams",)
 
 
 def check_teams(config: ClusterConfig) -> Iterator[Finding]:

@@ -11,6 +11,13 @@ from megatron_eks.plan.cluster.network import check_listed_once
 
 _EKS_ZONES = 2
 
+# Every service takes these, letters and digits of all scripts among them: \p{L} and \p{N} in IAM's
+# and FSx's API references; some take more (AWS General Reference, "Tagging AWS resources").
+_TAG_TEXT = re.compile(r"[\w.:/=+@-]([\w .:/=+@-]*[\w.:/=+@-])?")
+_TAG_KEY_LENGTH, _TAG_VALUE_LENGTH = 128, 256
+# A resource takes 50; names and Kubernetes' roles of subnets need some.
+_MOST_TAGS = 40
+
 
 def check_region(config: ClusterConfig) -> Iterator[Finding]:
     """Yield an unknown region, and administrators of another partition."""
@@ -34,11 +41,10 @@ def _places(config: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.ZONE_NOT_IN_REGION, ("availability_zones",), found, remedy)
         return
     for index, zone in enumerate(zones):
-        path: Path = ("availability_zones", index)
         if zone[:-1] != config.region:
             found = f"{zone!r} is not in region {config.region!r}"
             remedy = f"use zones such as {config.region}a"
-            yield Finding(Code.ZONE_NOT_IN_REGION, path, found, remedy)
+            yield Finding(Code.ZONE_NOT_IN_REGION, ("availability_zones", index), found, remedy)
 
 
 def check_zones(config: ClusterConfig) -> Iterator[Finding]:
@@ -65,8 +71,7 @@ def check_zones(config: ClusterConfig) -> Iterator[Finding]:
 def not_listed(zone: str, config: ClusterConfig) -> str:
     """Say what to do about a zone that the cluster does not list, and may be another region's."""
     known = choices(zone, config.availability_zones)
-    here = zone.startswith(config.region)
-    return f"{known}; or add it to availability_zones" if here else known
+    return f"{known}; or add it to availability_zones" if zone.startswith(config.region) else known
 
 
 def check_partition(path: Path, arn: str, region: str) -> Iterator[Finding]:
@@ -85,14 +90,6 @@ def check_arn_region(
     if (theirs := arn.split(":")[3]) != region:
         found = f"a {thing} of {theirs} {effect} in {region}"
         yield Finding(Code.ANOTHER_REGION, path, found, f"use a {thing} of {region}")
-
-
-# Every service takes these, letters and digits of all scripts among them: \p{L} and \p{N} in IAM's
-# and FSx's API references; some take more (AWS General Reference, "Tagging AWS resources").
-_TAG_TEXT = re.compile(r"[\w.:/=+@-]([\w .:/=+@-]*[\w.:/=+@-])?")
-_TAG_KEY_LENGTH, _TAG_VALUE_LENGTH = 128, 256
-# A resource takes 50; names and Kubernetes' roles of subnets need some.
-_MOST_TAGS = 40
 
 
 def check_tags(config: ClusterConfig) -> Iterator[Finding]:

@@ -20,6 +20,17 @@ Option = tuple[str, ...]
 # Of a warm-up-stable-decay run the last tenth decays (Hu et al. 2024, MiniCPM, section 4).
 _WSD_SHARE = 10
 
+# These are Megatron-LM's options by Bridge's names. What a recipe may set itself (a score function,
+# another optimizer) is not missing where an override needs it: only what follows from the job file
+# is compared.
+_BLOCKS = ("model", "ddp", "optimizer", "scheduler", "validation", "comm_overlap")
+# By another name than Megatron-LM's setting.
+_SETTINGS = {
+    "num_layers_in_first_pipeline_stage": "decoder_first_pipeline_num_layers",
+    "num_layers_in_last_pipeline_stage": "decoder_last_pipeline_num_layers",
+}
+_ASKED = BY_HAND | {*TABLE["asked_of_bridge"].split()}
+
 
 def options_among(words: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
     """Yield each option with what follows it, by the place at which it stands."""
@@ -255,18 +266,6 @@ def decay_iters(training: MegatronTraining) -> int:
 def _number(value: float) -> str:
     """Write a number without a trailing `.0`; `1e-05` and `0.1` stay as they are."""
     return str(value) if isinstance(value, int) else repr(value).removesuffix(".0")
-
-
-# These are Megatron-LM's options by Bridge's names. What a recipe may set itself (a score function,
-# another optimizer) is not missing where an override needs it: only what follows from the job file
-# is compared.
-_BLOCKS = ("model", "ddp", "optimizer", "scheduler", "validation", "comm_overlap")
-# By another name than Megatron-LM's setting.
-_SETTINGS = {
-    "num_layers_in_first_pipeline_stage": "decoder_first_pipeline_num_layers",
-    "num_layers_in_last_pipeline_stage": "decoder_last_pipeline_num_layers",
-}
-_ASKED = BY_HAND | {*TABLE["asked_of_bridge"].split()}
 
 
 def as_options(job: MegatronBridgeJob) -> Iterator[tuple[str, tuple[str, ...]]]:

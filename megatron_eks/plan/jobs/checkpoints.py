@@ -29,13 +29,28 @@ from megatron_eks.predict.parameters import parameters
 _MEGABYTE = 1_000_000
 GRACE_FLOOR_SECONDS = 120
 
+_DAY_SECONDS = 24 * 3600
+_YEAR_SECONDS = 365 * _DAY_SECONDS
+_HOUR_SECONDS = 3600
+# EC2 User Guide, "Spot Instance interruption notices": two minutes.
+_NOTICE_SECONDS, _SOON_SECONDS = 120, 1800
+_LITTLE_SECONDS = 60
+# Of the best interval's share of time that counts, and of its length.
+_WORTHWHILE, _FAR = 0.9, 4
+
+# bf16 weights of the base model, kept beside the run's own checkpoints.
+_BASE_BYTES_PER_PARAMETER = 2
+
+# Megatron makes one such folder an iteration, and finds the newest of them by a file beside them,
+# `latest_checkpointed_iteration.txt` (megatron/training/checkpointing.py).
+_ITERATION = re.compile(r"iter_\d{7}|global_step\d+")
+
 
 def plan_saving(job: MegatronRun | TorchRun, model: ModelShape, lustre: LustrePlan) -> Saving:
     """Plan how a run saves to a file system."""
     write = lustre.write_mb_s * _MEGABYTE
     checkpoint = job.checkpoint
-    size = checkpoint_bytes(job, model)
-    return Saving(size, checkpoint.interval, checkpoint.async_save, write)
+    return Saving(checkpoint_bytes(job, model), checkpoint.interval, checkpoint.async_save, write)
 
 
 def save_interval(
@@ -60,23 +75,12 @@ def grace_seconds(checkpoint_bytes: int, lustre: LustrePlan) -> int:
     return max(GRACE_FLOOR_SECONDS, ceil(save_seconds / 60 + 1) * 60)
 
 
-_DAY_SECONDS = 24 * 3600
-_YEAR_SECONDS = 365 * _DAY_SECONDS
-_HOUR_SECONDS = 3600
-# EC2 User Guide, "Spot Instance interruption notices": two minutes.
-_NOTICE_SECONDS, _SOON_SECONDS = 120, 1800
-_LITTLE_SECONDS = 60
-# Of the best interval's share of time that counts, and of its length.
-_WORTHWHILE, _FAR = 0.9, 4
-
-
 def check_saving(
     job: MegatronRun | TorchRun, model: ModelShape, pool: GpuPool, cluster: ClusterConfig
 ) -> Iterator[Finding]:
     """Yield checkpoints that come too fast or too seldom, or outlast a collective."""
     instance, lustre = INSTANCES[pool.instance_type], plan_storage(cluster).lustre
-    interval = save_interval(job, model, instance, lustre)
-    job = changed(job, "checkpoint", interval=interval)
+    job = changed(job, "checkpoint", interval=save_interval(job, model, instance, lustre))
     saving = plan_saving(job, model, lustre)
     seconds = saving.checkpoint_bytes / saving.write_bytes_per_second
     speed, (key, count) = job_speed(job, model, instance), steps(job)
@@ -86,8 +90,7 @@ def check_saving(
         found = f"the run takes about {count * step / _YEAR_SECONDS:.1f} years on these nodes"
         remedy = "count optimizer steps, and not tokens or sequences; or use more nodes"
         yield warning(Code.TAKES_YEARS, ("training", key), found, remedy)
-    between = job.checkpoint.interval * step
-    yield from _spot(job, pool, cluster.storage.lustre, between, seconds)
+    yield from _spot(job, pool, cluster.storage.lustre, job.checkpoint.interval * step, seconds)
     # Steps of FSDP and DDP are short, and their ranks wait for most of a save.
     if isinstance(job, MegatronRun):
         on_spot = isinstance(pool.capacity, Spot)  # `_spot` says so of any length
@@ -187,10 +190,6 @@ def _shown(seconds: float) -> str:
     return f"{seconds / size:.0f} {unit}"
 
 
-# bf16 weights of the base model, kept beside the run's own checkpoints.
-_BASE_BYTES_PER_PARAMETER = 2
-
-
 def check_disk(job: TrainingJob, model: ModelShape, cluster: ClusterConfig) -> Iterator[Finding]:
     """Demand room for one more: a new checkpoint is complete before the oldest goes."""
     if not job.checkpoint.directory.startswith(f"{cluster.storage.lustre.mount_path}/"):
@@ -207,11 +206,6 @@ def check_disk(job: TrainingJob, model: ModelShape, cluster: ClusterConfig) -> I
         remedy = f"use at most {fitting}, or" if fitting > 0 else "even keep_last: 1 takes more:"
         remedy = f"{remedy} set storage.lustre.capacity_gib: {size}"
         yield Finding(Code.CHECKPOINTS_FILL_DISK, ("checkpoint", "keep_last"), found, remedy)
-
-
-# Megatron makes one such folder an iteration, and finds the newest of them by a file beside them,
-# `latest_checkpointed_iteration.txt` (megatron/training/checkpointing.py).
-_ITERATION = re.compile(r"iter_\d{7}|global_step\d+")
 
 
 def check_checkpoint_paths(job: TrainingJob) -> Iterator[Finding]:

@@ -36,8 +36,7 @@ def check(job: ConvertCheckpointJob, cluster: ClusterConfig) -> Iterator[Finding
     if job.image == "fsdp":
         found = "this image has no Megatron-LM"
         yield Finding(Code.UNKNOWN_IMAGE, ("image",), found, "use megatron")
-    places = [(("source",), job.source), (("target",), job.target)]
-    yield from outside(places, cluster)
+    yield from outside([(("source",), job.source), (("target",), job.target)], cluster)
     if job.source == job.target:
         found = "source and target are the same directory"
         yield Finding(Code.SHARED_PATH, ("target",), found, "write elsewhere")

@@ -30,7 +30,7 @@ def plan_dev(
     idle_minutes: float,
 ) -> JobPlan:
     """Plan the pod, which ends after its hours; without a GPU it takes half of a system node."""
-    pool = job.pool if gpus else None
+    pool, half = job.pool if gpus else None, system_resources(cluster.system_nodes.instance_type)
     name, logs = f"{DEV_APP}-{job.name}", job.log_directory.rpartition("/")[0]
     code = (f"--code={CONFIG_DIRECTORY}/{ARCHIVE}", f"--directory={DEV_CODE}")
     return replace(
@@ -48,9 +48,7 @@ def plan_dev(
             *(code if {ARCHIVE, f"{ARCHIVE}.s3"} & job.files.keys() else ()),
         ),
         files={**job.files, **programs},
-        resources=gpu_resources(pool.instance, gpus, nodes=1, shm_gib=None)
-        if pool
-        else system_resources(cluster.system_nodes.instance_type),
+        resources=gpu_resources(pool.instance, gpus, nodes=1, shm_gib=None) if pool else half,
         restarts=0,
         ttl_seconds=_TTL_SECONDS,
         # It takes no GPU from a training, and a training may take its.

@@ -19,6 +19,17 @@ NCCL_LOG = "/tmp/nccl/%h.%p.log"  # noqa: S108 -- a path inside the pod, on its 
 
 _BLACKWELL = 10
 
+# Whose library puts the home directory, /tmp in our images, in the place of `~`.
+_FILL_IN_HOME = frozenset({"HF_ASSETS_CACHE", "HF_HOME", "HF_HUB_CACHE"})
+_WRITABLE = ("/tmp", "/dev/shm")  # noqa: S108 -- mounts of every pod
+_BY_SHELL = re.compile(r"(?<!\$)\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*))")
+_BY_KUBERNETES = re.compile(r"(?<!\$)\$\((?P<name>[^()]*)\)")
+_SEGMENTS = "expandable_segments:True"
+_BUFFER = "TORCH_NCCL_TRACE_BUFFER_SIZE"
+
+# Subsystems in which NCCL and its EFA plugin name their network.
+_READ = frozenset({"INIT", "NET"})
+
 
 def collectives(log_directory: str) -> Mapping[str, str]:
     """Return what every job needs whose ranks talk through NCCL."""
@@ -64,13 +75,6 @@ def environment(job: Job, *parts: Mapping[str, str]) -> Mapping[str, str]:
 # Environment Variables"; huggingface_hub 2.4, constants.py, and datasets 5.2, config.py: the former
 # fills in `~` and `$HOME`, the latter only `~`, and only in HF_HOME.
 
-# Whose library puts the home directory, /tmp in our images, in the place of `~`.
-_FILL_IN_HOME = frozenset({"HF_ASSETS_CACHE", "HF_HOME", "HF_HUB_CACHE"})
-_WRITABLE = ("/tmp", "/dev/shm")  # noqa: S108 -- mounts of every pod
-
-_BY_SHELL = re.compile(r"(?<!\$)\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*))")
-_BY_KUBERNETES = re.compile(r"(?<!\$)\$\((?P<name>[^()]*)\)")
-
 
 def mounts(cluster: ClusterConfig) -> tuple[str, ...]:
     """Return where the pods of a job can write."""
@@ -114,8 +118,6 @@ def unfilled(value: str, before: Collection[str]) -> Policy | None:
     return None
 
 
-_SEGMENTS = "expandable_segments:True"
-_BUFFER = "TORCH_NCCL_TRACE_BUFFER_SIZE"
 PLANNED = {
     **collectives(""),
     "CUDA_DEVICE_MAX_CONNECTIONS": "1",
@@ -123,9 +125,6 @@ PLANNED = {
     "TORCH_FR_DUMP_ON_TIMEOUT": "1",
 }
 """What the plan sets, by every name that the programs know it by."""
-
-# Subsystems in which NCCL and its EFA plugin name their network.
-_READ = frozenset({"INIT", "NET"})
 
 
 def beside_plan(job: Job, name: str, value: str) -> Policy | None:

@@ -89,13 +89,10 @@ def _check_values(
             found = f"{name}: the snapshot goes to the working directory, which is read-only"
             remedy = f"add --memory-snapshot-path {cluster.storage.lustre.mount_path}/NAME.pickle"
             yield Finding(Code.SHARED_PATH, path, found, remedy)
-        shared = setting == "non_persistent_global_ckpt_dir"
-        if (
-            setting in conflicts.WRITTEN
-            and values
-            and (bad := unwritable(values[0], cluster, shared=shared))
-        ):
-            yield Finding(Code.SHARED_PATH, path, f"{name}: {bad[0]}", bad[1])
+        if setting in conflicts.WRITTEN and values:
+            shared = setting == "non_persistent_global_ckpt_dir"
+            if bad := unwritable(values[0], cluster, shared=shared):
+                yield Finding(Code.SHARED_PATH, path, f"{name}: {bad[0]}", bad[1])
 
 
 def unknown_option(word: str, name: str) -> Problem | None:

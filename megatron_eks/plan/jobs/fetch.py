@@ -6,7 +6,7 @@ from megatron_eks.catalog.instances import MIB_PER_GIB
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding
 from megatron_eks.config.job import FetchJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
@@ -29,8 +29,7 @@ def check(job: FetchJob, cluster: ClusterConfig) -> Iterator[Finding]:
     if len(given) != 1:
         found = f"{' and '.join(given)} are given" if given else "no source is given"
         remedy = f"give one of {', '.join(_SOURCES)}"
-        path: Path = (given[-1],) if given else ()
-        yield Finding(Code.FETCH_SOURCE, path, found, remedy)
+        yield Finding(Code.FETCH_SOURCE, (given[-1],) if given else (), found, remedy)
     for name in ("model", "tokenizer"):
         value = getattr(job, name)
         if value is None:

@@ -37,6 +37,9 @@ from megatron_eks.predict.memory import GIB
 
 _CLOSE = 0.9
 
+_Place = tuple[str | None, str]
+"""A path, and the team that has it below its own folder."""
+
 
 def check_near(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
     """Yield what is read at a place that differs by a slip from where a job puts it."""
@@ -180,10 +183,6 @@ def _owner(
                 )
                 remedy += f"see that user {POD_UID} may write there"
                 yield file, warning(Code.SHARED_DIRECTORIES, path, found, remedy)
-
-
-_Place = tuple[str | None, str]
-"""A path, and the team that has it below its own folder."""
 
 
 @dataclass

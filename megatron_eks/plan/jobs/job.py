@@ -27,6 +27,22 @@ RECORD = "record"
 ETCD_RUN_ID = "etcd_run_id"
 """The program that starts torchrun where nodes meet in etcd."""
 
+ARCHIVE = "code.tar.gz"
+"""The folder of a program of the user's, among the files of its job."""
+
+CONFIG_DIRECTORY = "/etc/megatron-eks"
+"""Where the files of a job are mounted."""
+
+TRAINING_APP = "megatron-training"
+"""Value of the label `app` on every training pod."""
+
+JOB_LABEL = "megatron-eks/job"
+"""On a job and on what is made for it beside it: its name."""
+
+# Torch's store: the training operator's default. On the host network a node has it once, which is
+# enough, because there one pod fills a node.
+MASTER_PORT = 23456
+
 
 class LateFiles(Mapping[str, str | bytes]):
     """Files of a job that are read when somebody asks for the first one."""
@@ -45,23 +61,6 @@ class LateFiles(Mapping[str, str | bytes]):
     def __len__(self) -> int:
         """Tell how many there are."""
         return len(self._read())
-
-
-ARCHIVE = "code.tar.gz"
-"""The folder of a program of the user's, among the files of its job."""
-
-CONFIG_DIRECTORY = "/etc/megatron-eks"
-"""Where the files of a job are mounted."""
-
-TRAINING_APP = "megatron-training"
-"""Value of the label `app` on every training pod."""
-
-JOB_LABEL = "megatron-eks/job"
-"""On a job and on what is made for it beside it: its name."""
-
-# Torch's store: the training operator's default. On the host network a node has it once, which is
-# enough, because there one pod fills a node.
-MASTER_PORT = 23456
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,13 @@ from megatron_eks.plan.jobs.training import copies
 from megatron_eks.predict.layout import Layout
 from megatron_eks.predict.parameters import parameters
 
+_SHARES = 3
+
+# Their configuration of data, GPTSFTDatasetConfig, has no place for `data.prefix`.
+_TUNING = re.compile(r"_(sft|peft|finetune)_")
+# Recipes that differ by a slip.
+_CLOSE = 0.85
+
 
 def plan(job: MegatronJob, cluster: ClusterPlan, images: pods.Images) -> JobPlan:
     """Plan a job that has passed the checks."""
@@ -70,9 +77,6 @@ def plan_bridge(job: MegatronBridgeJob, cluster: ClusterPlan, images: pods.Image
         files=files,
     )
     return pods.ranks(job, cluster, images, program, training=training)
-
-
-_SHARES = 3
 
 
 def check(job: MegatronJob, cluster: ClusterConfig) -> Iterator[Finding]:
@@ -166,12 +170,6 @@ def _data(job: MegatronRun) -> Iterator[Finding]:
             found = f"{left} tokens of {corpus} are for validation, and a sequence has {length}"
             remedy = "give the second share more, or set training.eval_iters: 0"
             yield Finding(Code.DATA_SPLIT, path, found, remedy)
-
-
-# Their configuration of data, GPTSFTDatasetConfig, has no place for `data.prefix`.
-_TUNING = re.compile(r"_(sft|peft|finetune)_")
-# Recipes that differ by a slip.
-_CLOSE = 0.85
 
 
 def check_recipe(job: MegatronBridgeJob) -> Iterator[Finding]:

@@ -29,6 +29,21 @@ from megatron_eks.predict.memory import GIB, MemoryEstimate
 # A process of torch with CUDA, NCCL and its libraries, and one that loads data: both in memory.
 _RANK_BYTES, _WORKER_BYTES = 3 * GIB, GIB // 2
 
+# What takes less memory, cheapest in speed first.
+_CHANGES = {"train_batch_size": 1, "sharding": "full", "activation_checkpointing": True}
+# So many times the nodes are doubled in search of a number that fits.
+_DOUBLINGS = 6
+
+# The order of layouts hardly depends on a peak that nobody has published.
+_ANY_PEAK = 100.0
+# What Megatron takes for a key that is not given.
+_UNSAID = {"recompute_method": "uniform", "recompute_layers": 1, "virtual_pipeline": 1}
+
+# Settings that change what a GPU holds, and that `megatron_eks/predict` does not follow; by their
+# names in Megatron-LM and, in overrides, in Megatron-Bridge.
+_UNCOUNTED = frozenset(TABLE["uncounted"].split())
+_UNCOUNTED_OF_BRIDGE = _UNCOUNTED | {*TABLE["uncounted_of_bridge"].split()}
+
 
 def check_host(
     job: MegatronRun | TorchRun, instance: InstanceType, staged: int, offloaded: int = 0
@@ -79,12 +94,11 @@ def verdict(
         f"{gib(memory.per_gpu_bytes)} GiB a GPU{where}, and {instance.gpu.name} has "
         f"{gib(memory.capacity_bytes)} for tensors"
     )
-    share = memory.per_gpu_bytes / memory.capacity_bytes
     if memory.surely_too_large:
         missing = gib(memory.per_gpu_bytes - memory.capacity_bytes)
         found = f"{found}: {missing} are missing ({_breakdown(memory)})"
         yield Finding(Code.DOES_NOT_FIT, path, found, remedy())
-    elif share > training.TIGHT:
+    elif memory.per_gpu_bytes / memory.capacity_bytes > training.TIGHT:
         yield warning(Code.FITS_TIGHTLY, path, f"{found} ({_breakdown(memory)})", remedy())
 
 
@@ -96,12 +110,6 @@ def _breakdown(memory: MemoryEstimate) -> str:
         f"activations {gib(worst.activations_bytes)}, logits {gib(worst.logits_bytes)}, "
         f"workspace {gib(worst.workspace_bytes)}"
     )
-
-
-# What takes less memory, cheapest in speed first.
-_CHANGES = {"train_batch_size": 1, "sharding": "full", "activation_checkpointing": True}
-# So many times the nodes are doubled in search of a number that fits.
-_DOUBLINGS = 6
 
 
 def smaller(job: TorchRun, model: ModelShape, pool: GpuPool) -> str:
@@ -135,12 +143,6 @@ def _less(needed: int, option: MemoryEstimate) -> str:
     return f"{gib(needed - option.per_gpu_bytes)} less"
 
 
-# The order of layouts hardly depends on a peak that nobody has published.
-_ANY_PEAK = 100.0
-# What Megatron takes for a key that is not given.
-_UNSAID = {"recompute_method": "uniform", "recompute_layers": 1, "virtual_pipeline": 1}
-
-
 def check_memory(
     job: MegatronRun, model: ModelShape, instance: InstanceType, cluster: ClusterConfig
 ) -> Iterator[Finding]:
@@ -161,12 +163,6 @@ def check_memory(
     # What an offloaded optimizer has is on the host already: 12 of its 16 bytes are saved.
     yield from check_host(job, instance, max(0, staged - offloaded * 12 // 16), offloaded)
     yield from check_disk(job, model, cluster)
-
-
-# Settings that change what a GPU holds, and that `megatron_eks/predict` does not follow; by their
-# names in Megatron-LM and, in overrides, in Megatron-Bridge.
-_UNCOUNTED = frozenset(TABLE["uncounted"].split())
-_UNCOUNTED_OF_BRIDGE = _UNCOUNTED | {*TABLE["uncounted_of_bridge"].split()}
 
 
 def _uncounted(job: MegatronRun) -> list[str]:

@@ -15,6 +15,22 @@ from megatron_eks.config.job import MegatronBridgeJob, MegatronRun, TrainingJob
 # Organizations and releases that Hugging Face's names have around a preset's.
 _AROUND = re.compile(r"^meta-|-(hf|base|instruct|v0\.\d)$")
 
+# Of no meaning with multi_latent_attention, and without it.
+_OF_GROUPS = ("num_query_groups", "kv_channels")
+_LATENT = ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
+_MOST_LISTED = 10_000
+BY_HAND = frozenset(TABLE["stages_by_hand"].split())
+"""Settings with which stages have other layers than the quotient."""
+
+# Each counts as a layer.
+_ENDS = {"account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"}
+# Bridge's names for two of them.
+_BRIDGE = BY_HAND | {"num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage"}
+# Recipes of Megatron-Bridge 0.6 with stages of their own: megatron/bridge/recipes, by what they
+# begin with. The first counts embedding and loss as a layer each (126 and 2 for 16 stages).
+_WITH_ENDS = ("llama31_405b_",)
+_OWN_STAGES = ("deepseek_v3_", "glm5", "glm_45v", "kimi", "moonlight_", "nemotron")
+
 
 def preset_of_name(name: str) -> str | None:
     """Return the preset of a model by Hugging Face's name, or of a folder that is called so."""
@@ -46,11 +62,6 @@ def model_shape(model: str | ModelSpec) -> ModelShape:
         changes.setdefault("num_query_groups", changes.get("num_attention_heads"))
         changes.setdefault("kv_channels", model.v_head_dim or ModelShape.v_head_dim)
     return ModelShape(**changes)
-
-
-# Of no meaning with multi_latent_attention, and without it.
-_OF_GROUPS = ("num_query_groups", "kv_channels")
-_LATENT = ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
 
 
 def unknown_preset(path: Path, name: str) -> Finding:
@@ -113,8 +124,7 @@ def check_meaning(model: str | ModelSpec) -> Iterator[Finding]:
     if isinstance(model, str):
         return
     shape = model_shape(model)
-    given = model.model_dump(exclude_none=True)
-    for name in given:
+    for name in model.model_dump(exclude_none=True):
         if name.startswith("moe_") and shape.num_experts is None:
             found, remedy = "there are no experts to choose from", "remove it, or set num_experts"
             yield Finding(Code.NO_MEANING, ("model", name), found, remedy)
@@ -187,21 +197,6 @@ def check_start(job: TrainingJob) -> Iterator[Finding]:
         found = "base weights and checkpoints stand in the same directory"
         remedy = "save elsewhere: retention would delete the base weights"
         yield Finding(Code.SHARED_PATH, ("checkpoint", "directory"), found, remedy)
-
-
-_MOST_LISTED = 10_000
-
-BY_HAND = frozenset(TABLE["stages_by_hand"].split())
-"""Settings with which stages have other layers than the quotient."""
-
-# Each counts as a layer.
-_ENDS = {"account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"}
-# Bridge's names for two of them.
-_BRIDGE = BY_HAND | {"num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage"}
-# Recipes of Megatron-Bridge 0.6 with stages of their own: megatron/bridge/recipes, by what they
-# begin with. The first counts embedding and loss as a layer each (126 and 2 for 16 stages).
-_WITH_ENDS = ("llama31_405b_",)
-_OWN_STAGES = ("deepseek_v3_", "glm5", "glm_45v", "kimi", "moonlight_", "nemotron")
 
 
 def counted_layers(job: MegatronRun, model: ModelShape) -> int | None:

@@ -25,16 +25,39 @@ from megatron_eks.plan.jobs.sources import unwritable
 Value: TypeAlias = bool | float | str
 """What a job file may write."""
 
-
-def level_in(image: str) -> Level:
-    """Return how sure a finding is: an image of one's own may have another Megatron-Bridge."""
-    return Level.ERROR if image == "megatron" else Level.WARNING
-
-
 # Judged by what the job file says alone, whatever else a recipe has: here, or by Megatron.
 _NUMBERS = frozenset(
     {*("cp_comm_type", "microbatch_group_size_per_vp_stage"), "num_distributed_optimizer_instances"}
 )
+
+# Longer lists than this help nobody; then the field's own words find its neighbours.
+_ALL, _SOME = 30, 5
+_KINDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a word"}
+# Words that Megatron asks for by name, where the field takes any (get_megatron_optimizer).
+_MORE_CHOICES = {"optimizer.optimizer": WORDS["--optimizer"]}
+
+# What harms a run is a setting of `catalog/megatron_conflicts.txt` by Bridge's name.
+_EMPTY = frozenset(conflicts.TABLE["empty_blocks"].split())
+
+# Memory, time and checkpoints are planned for the job's model, and the program compares four of its
+# sizes with the recipe's before it trains.
+_SIZES = frozenset(conflicts.TABLE["sizes_of_bridge"].split())
+# Keys of the job file with another name.
+_KEYS = {
+    "num_moe_experts": "num_experts",
+    "gated_linear_unit": "swiglu",
+    "layernorm_epsilon": "norm_epsilon",
+}
+# What weights are trained with, though they have the same shapes without it.
+_LEARNT_WITH = ("rotary_base", "layernorm_epsilon", "normalization", "position_embedding_type")
+_KIND = "checkpoint.non_persistent_ckpt_type"
+_TORCH, _NSYS = "profiling.use_pytorch_profiler", "profiling.use_nsys_profiler"
+_SNAPSHOT = "profiling.memory_snapshot_path"
+
+
+def level_in(image: str) -> Level:
+    """Return how sure a finding is: an image of one's own may have another Megatron-Bridge."""
+    return Level.ERROR if image == "megatron" else Level.WARNING
 
 
 def check_overrides(
@@ -71,13 +94,6 @@ def check_overrides(
 
 def _finding(name: str, problem: Problem, level: Level = Level.ERROR) -> Finding:
     return Finding(Code.OVERRIDE, ("overrides", name), *problem, level)
-
-
-# Longer lists than this help nobody; then the field's own words find its neighbours.
-_ALL, _SOME = 30, 5
-_KINDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a word"}
-# Words that Megatron asks for by name, where the field takes any (get_megatron_optimizer).
-_MORE_CHOICES = {"optimizer.optimizer": WORDS["--optimizer"]}
 
 
 def check_override(image: str, name: str, value: Value) -> Iterator[Finding]:
@@ -142,10 +158,6 @@ def _near(block: str, name: str, fields: Mapping[str, object]) -> str:
     return f"did you mean {near[0]!r}?{rest}"
 
 
-# What harms a run is a setting of `catalog/megatron_conflicts.txt` by Bridge's name.
-_EMPTY = frozenset(conflicts.TABLE["empty_blocks"].split())
-
-
 def _effect(job: MegatronBridgeJob, name: str, value: Value) -> Iterator[Finding]:
     """Yield an override with which the run would not be the one that is planned."""
     path = ("overrides", name)
@@ -176,19 +188,6 @@ def _refused(job: MegatronBridgeJob, name: str, value: Value) -> conflicts.Confl
     if (name, value) == ("model.cross_entropy_fusion_impl", "te"):
         return conflicts.Conflict("Megatron refuses it as unstable", "use native")
     return None
-
-
-# Memory, time and checkpoints are planned for the job's model, and the program compares four of its
-# sizes with the recipe's before it trains.
-_SIZES = frozenset(conflicts.TABLE["sizes_of_bridge"].split())
-# Keys of the job file with another name.
-_KEYS = {
-    "num_moe_experts": "num_experts",
-    "gated_linear_unit": "swiglu",
-    "layernorm_epsilon": "norm_epsilon",
-}
-# What weights are trained with, though they have the same shapes without it.
-_LEARNT_WITH = ("rotary_base", "layernorm_epsilon", "normalization", "position_embedding_type")
 
 
 def _of_model(job: MegatronBridgeJob, name: str, value: Value) -> Iterator[Finding]:
@@ -252,11 +251,6 @@ def _against_key(job: MegatronBridgeJob, name: str, value: Value) -> Problem | N
     return found, f"remove it, and set {OPEN[name]}"
 
 
-_KIND = "checkpoint.non_persistent_ckpt_type"
-_TORCH, _NSYS = "profiling.use_pytorch_profiler", "profiling.use_nsys_profiler"
-_SNAPSHOT = "profiling.memory_snapshot_path"
-
-
 def _beside(job: MegatronBridgeJob, name: str, cluster: ClusterConfig) -> Problem | None:
     """Say what ends a run because of what stands beside an override."""
     others = job.overrides
@@ -268,8 +262,7 @@ def _beside(job: MegatronBridgeJob, name: str, cluster: ClusterConfig) -> Proble
         return found, "remove one of the two"
     if name == _TORCH and others[name] is True and others.get(_NSYS) is True:
         return f"one profiler runs, and {_NSYS} asks for another", "keep one of the two"
-    is_recorded = name == "profiling.record_memory_history" and others[name]
-    if is_recorded and not others.get(_SNAPSHOT):
+    if name == "profiling.record_memory_history" and others[name] and not others.get(_SNAPSHOT):
         found = "the snapshot goes to /nemo_run by default, which no pod may write to"
         return found, f"add {_SNAPSHOT}: {cluster.storage.lustre.mount_path}/NAME.pickle"
     return None

@@ -45,6 +45,23 @@ _DAY_SECONDS = 24 * 3600
 _TOKEN_DIRECTORY = "/var/run/secrets/huggingface"  # noqa: S105 -- a path
 _TOKEN_KEY = "token"  # noqa: S105 -- the name of a key
 
+TEAM = "MEKS_TEAM"
+"""The variable by which a command tells the charts whose pod it starts."""
+
+SHARED_APP = "shared-files"
+"""Value of the label `app` on such pods, and the start of their names."""
+
+# Small enough for a place beside whatever runs on a system node: transfers and checksums of a few
+# files at once.
+_CPU_MILLIS, _MEMORY_MIB, _SCRATCH_GIB = 500, 2 * MIB_PER_GIB, 1
+
+# A terabyte at the rate that the default file system has takes half an hour.
+_DEADLINE_SECONDS = 6 * 3600
+
+# What a program needs to say how far it came.
+_GRACE_SECONDS = 30
+_KIND = "shared_files"
+
 
 @dataclass(frozen=True)
 class Program:
@@ -126,8 +143,7 @@ def ranks(
     in_etcd = in_etcd if job.runtime.rendezvous == "etcd" else ()
     launcher = (*program.before, *in_etcd, job.runtime.torchrun_path)
     checkpoint_bytes = training.checkpoint_bytes if training else 0
-    shm_gib = job.runtime.shm_gib
-    resources = gpu_resources(pool.instance, gpus, nodes=job.nodes, shm_gib=shm_gib)
+    resources = gpu_resources(pool.instance, gpus, nodes=job.nodes, shm_gib=job.runtime.shm_gib)
     return replace(
         task(job, cluster, images, program, resources=resources, pods=job.nodes),
         app=TRAINING_APP,
@@ -234,25 +250,6 @@ def _rendezvous(job: GpuJob) -> Rendezvous | None:
         max_nodes=elastic.max_nodes if elastic else job.nodes,
         max_restarts=runtime.gang_restarts,
     )
-
-
-TEAM = "MEKS_TEAM"
-"""The variable by which a command tells the charts whose pod it starts."""
-
-SHARED_APP = "shared-files"
-"""Value of the label `app` on such pods, and the start of their names."""
-
-# Small enough for a place beside whatever runs on a system node: transfers and checksums of a few
-# files at once.
-_CPU_MILLIS, _MEMORY_MIB, _SCRATCH_GIB = 500, 2 * MIB_PER_GIB, 1
-
-# A terabyte at the rate that the default file system has takes half an hour.
-_DEADLINE_SECONDS = 6 * 3600
-
-# What a program needs to say how far it came.
-_GRACE_SECONDS = 30
-
-_KIND = "shared_files"
 
 
 def plan_shared(

@@ -71,8 +71,7 @@ def _asked(job: MegatronRun) -> Iterator[tuple[Path, str, str]]:
             if name in _RECIPES and job.training.precision == "fp8":
                 yield ("overrides", name), str(value), str(value)
         return
-    words = job.extra_args
-    for index, (each, after) in enumerate(pairwise([*words, ""])):
+    for index, (each, after) in enumerate(pairwise([*job.extra_args, ""])):
         option, _, value = each.partition("=")
         if option in {"--fp8-recipe", "--fp4-format"}:
             recipe = _FP4 if option == "--fp4-format" else value or after

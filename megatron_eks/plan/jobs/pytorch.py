@@ -12,8 +12,8 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, has_errors, warning
 from megatron_eks.config.hints import of_place
 from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
+from megatron_eks.config.parse import torch_unsupported
 from megatron_eks.config.training import FsdpData
-from megatron_eks.config.unsupported import torch_unsupported
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import (
     checkpoints,
@@ -31,6 +31,12 @@ from megatron_eks.plan.jobs.resources import gpu_pool
 from megatron_eks.plan.jobs.schedule import check_optimizer, check_rate, check_reached
 from megatron_eks.plan.jobs.training import at_fewest_nodes, checkpoint_bytes, job_memory
 from megatron_eks.predict.parameters import parameters
+
+# datasets, naming.py: a configuration names folders of the cache, so some signs are not in it.
+_CONFIGURATION = re.compile(r"\w[^<>:/\\|?*\x00-\x1f]*")
+_TABLE = sections("hugging_face.txt")
+_CONFIGURED = dict(entries(_TABLE["configured"]))
+_BY_SCRIPT = frozenset(_TABLE["by_script"].split())
 
 
 def plan(job: FsdpJob | DdpJob, cluster: ClusterPlan, images: pods.Images) -> JobPlan:
@@ -51,16 +57,7 @@ def plan(job: FsdpJob | DdpJob, cluster: ClusterPlan, images: pods.Images) -> Jo
         files=files,
         secrets=(token,) if token else (),
     )
-    training = pods.plan_training(job, cluster)
-    return pods.ranks(job, cluster, images, program, training=training)
-
-
-# datasets, naming.py: a configuration names folders of the cache, so some signs are not in it.
-_CONFIGURATION = re.compile(r"\w[^<>:/\\|?*\x00-\x1f]*")
-
-_TABLE = sections("hugging_face.txt")
-_CONFIGURED = dict(entries(_TABLE["configured"]))
-_BY_SCRIPT = frozenset(_TABLE["by_script"].split())
+    return pods.ranks(job, cluster, images, program, training=pods.plan_training(job, cluster))
 
 
 def check_ddp(job: DdpJob, cluster: ClusterConfig) -> Iterator[Finding]:

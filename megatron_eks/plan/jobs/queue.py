@@ -1,8 +1,8 @@
 """Whether the queue of a job can ever hold it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import lcm
+from typing import NamedTuple
 
 from megatron_eks.catalog import kueue
 from megatron_eks.catalog.instances import INSTANCES
@@ -15,6 +15,9 @@ from megatron_eks.plan.cluster.queues import plan_queues, topology_levels
 from megatron_eks.plan.cluster.teams import plan_teams
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.resources import gpu_pool, job_gpus
+
+_PIPELINE_INSIDE = "--use-tp-pp-dp-mapping"
+_APART = "; a PyTorchJob cannot keep groups of nodes together, runtime.workload: jobset can"
 
 
 def check_queue(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
@@ -52,11 +55,7 @@ def check_queue(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.QUEUE_SHARE, ("nodes",), f"{found} and may not borrow", remedy)
 
 
-_PIPELINE_INSIDE = "--use-tp-pp-dp-mapping"
-
-
-@dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     """What Kueue is asked for, of all pods of a job."""
 
     annotations: Mapping[str, str]
@@ -107,6 +106,3 @@ def placement(job: JobPlan) -> Placement | None:
     why = f"every {size} nodes in a row below one network node (slice), because their ranks "
     why += f"wait for each other in each layer; all {whole}"
     return Placement({**wanted, **slices}, why)
-
-
-_APART = "; a PyTorchJob cannot keep groups of nodes together, runtime.workload: jobset can"

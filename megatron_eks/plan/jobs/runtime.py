@@ -33,6 +33,19 @@ _LONG_TIMEOUT_MINUTES = 120
 # A program that ends at once does so every time.
 _MANY_RESTARTS = 50
 
+# What only ranks of a training run make use of.
+_FOR_RANKS = (
+    *("shm_gib", "distributed_timeout_minutes", "rendezvous", "elastic", "host_network"),
+    *("ipc_lock", "torchrun_path", "workload", "queue"),
+)
+
+# What takes other arguments than torchrun, with which the plan calls it.
+_OTHER_LAUNCHERS = frozenset(
+    ("accelerate", "bash", "deepspeed", "mpirun", "python", "python3", "sh", "srun")
+)
+# Where older Deep Learning Containers had their Python.
+_CONDA = "/opt/conda/"
+
 
 def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what is wrong with the pods, nodes and GPUs that a job asks for."""
@@ -163,13 +176,6 @@ def check_tensor_parallelism(instance: InstanceType, tensor: int) -> Iterator[Fi
         yield warning(Code.TENSOR_PARALLEL_OVER_PCIE, ("parallelism", "tensor"), found, remedy)
 
 
-# What only ranks of a training run make use of.
-_FOR_RANKS = (
-    *("shm_gib", "distributed_timeout_minutes", "rendezvous", "elastic", "host_network"),
-    *("ipc_lock", "torchrun_path", "workload", "queue"),
-)
-
-
 def check_task(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what is wrong with a job of programs that need no GPU."""
     yield from check_runtime(job, cluster)
@@ -216,14 +222,6 @@ def no_meaning(job: Job, names: Iterable[str]) -> Iterator[Finding]:
         if name in job.runtime.model_fields_set:
             found = f"{name} has no meaning for {job.kind}"
             yield Finding(Code.NO_MEANING, ("runtime", name), found, "remove it")
-
-
-# What takes other arguments than torchrun, with which the plan calls it.
-_OTHER_LAUNCHERS = frozenset(
-    ("accelerate", "bash", "deepspeed", "mpirun", "python", "python3", "sh", "srun")
-)
-# Where older Deep Learning Containers had their Python.
-_CONDA = "/opt/conda/"
 
 
 def check_image(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:

@@ -87,8 +87,7 @@ def search(job: MegatronRun, model: ModelShape, instance: InstanceType) -> list[
     found = hardware(instance)
     if found is None:
         return []
-    space = _Space(job, model, instance, found)
-    candidates = list(space.candidates())
+    candidates = list(_Space(job, model, instance, found).candidates())
     if not candidates and isinstance(job, MegatronJob) and REDUCED not in job.extra_args:
         less = job.model_copy(update={"extra_args": (*job.extra_args, REDUCED)})
         candidates = [

@@ -27,6 +27,13 @@ _TOKENIZER_FILES = (".json", ".model", ".txt", ".vocab", ".tiktoken")
 # huggingface_hub, utils/_validators.py, REPO_ID_REGEX: signs stand between letters and digits.
 _REPOSITORY = re.compile(r"(\b[\w.-]+\b/)?\b[\w.-]{1,96}\b", re.ASCII)
 
+_TABLE = sections("hugging_face.txt")
+_OFFLINE, _GATED, _OPEN = (tuple(_TABLE[of].split()) for of in ("offline", "gated", "open"))
+_TRUE = frozenset(("1", "ON", "TRUE", "YES"))
+
+# No address, and nothing that a shell would fill in.
+_RELATIVE = re.compile(r"(\./)?\w[\w.-]*(/[\w.-]+)*")
+
 
 def is_repository(name: str) -> bool:
     """Tell whether the Hugging Face hub takes a name for one of a repository."""
@@ -74,11 +81,6 @@ def data_prefixes(job: MegatronRun | TorchRun) -> Iterator[tuple[Path, str]]:
         yield ("data", "blend", index, "prefix"), blend.prefix
 
 
-_TABLE = sections("hugging_face.txt")
-_OFFLINE, _GATED, _OPEN = (tuple(_TABLE[of].split()) for of in ("offline", "gated", "open"))
-_TRUE = frozenset(("1", "ON", "TRUE", "YES"))
-
-
 def from_the_hub(
     job: FetchJob | TorchRun, path: Path, name: str, cluster: ClusterConfig
 ) -> Iterator[Finding]:
@@ -107,10 +109,6 @@ def unwritable(place: str, cluster: ClusterConfig, *, shared: bool) -> tuple[str
     if below:
         found = f"{place} is not on the shared file system, so other nodes do not see it"
     return found, f"use a path below {mount}/"
-
-
-# No address, and nothing that a shell would fill in.
-_RELATIVE = re.compile(r"(\./)?\w[\w.-]*(/[\w.-]+)*")
 
 
 def outside(places: Iterable[tuple[Path, str | None]], cluster: ClusterConfig) -> Iterator[Finding]:

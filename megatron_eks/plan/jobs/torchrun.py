@@ -26,6 +26,9 @@ from megatron_eks.plan.jobs.training import at_fewest_nodes, job_memory
 _UNPACKED = "/tmp/code"  # noqa: S108 -- in the pod
 _FORMS = ("script", "module", "command")
 _OF_DATA = "/data"
+_IN_COMMON = (
+    *("schema_version", "name", "pool", "nodes", "gpus_per_node", "runtime", "model", "training"),
+)
 
 # What starts ranks itself, behind what only sets the stage for it: env, VARIABLE=..., timeout 60.
 _LAUNCHER = re.compile(
@@ -116,20 +119,12 @@ def _known_kind(job: TorchrunJob) -> MegatronJob | FsdpJob | None:
     if job.model is None or job.training is None:
         return None
     directory = job.checkpoint.directory if job.checkpoint else _OF_DATA
-    common = {
-        **{name: getattr(job, name) for name in ("schema_version", "name", "pool", "nodes")},
-        "gpus_per_node": job.gpus_per_node,
-        "runtime": job.runtime,
-        "model": job.model,
-        "training": job.training,
-        "checkpoint": Checkpoint(directory=directory),
-    }
+    common = {name: getattr(job, name) for name in _IN_COMMON}
+    common["checkpoint"] = Checkpoint(directory=directory)
     if isinstance(job.training, MegatronTraining):
         data = MegatronData(prefix=_OF_DATA, tokenizer=_OF_DATA)
-        parallelism = job.parallelism
-        return MegatronJob.model_construct(
-            kind="megatron", data=data, parallelism=parallelism, **common
-        )
+        common["parallelism"] = job.parallelism
+        return MegatronJob.model_construct(kind="megatron", data=data, **common)
     torch_data = FsdpData(dataset=_OF_DATA, tokenizer=_OF_DATA)
     return FsdpJob.model_construct(kind="fsdp", data=torch_data, **common)
 

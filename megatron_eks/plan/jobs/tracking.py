@@ -34,6 +34,8 @@ _SECRET_KEY = "token"  # noqa: S105 -- the name of a key, as `meks secret set` w
 _FOLDER = "/tmp"  # noqa: S108 -- on the pod's own volume
 _PLACE: Path = ("runtime", "tracking")
 
+_STARTS = 2
+
 
 def variables(job: Job) -> Mapping[str, str]:
     """Return what both libraries read; each start is a run of its own, in the job's group."""
@@ -147,9 +149,6 @@ def _address(uri: str) -> tuple[str, str, Level] | None:
         remedy = "let the server answer there, or add a NetworkPolicy of your own for its port"
         return found, remedy, Level.WARNING
     return None
-
-
-_STARTS = 2
 
 
 def plan_metrics(job: Job, cluster: ClusterPlan, training: Training | None) -> Plan | None:

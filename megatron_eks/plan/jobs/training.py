@@ -28,6 +28,9 @@ _BITS = 8
 
 AnyRun = TypeVar("AnyRun", bound=TrainingJob)
 
+# Above this share of a GPU's memory, fragmentation decides whether a run survives.
+TIGHT = 0.92
+
 
 def steps(job: MegatronRun | TorchRun) -> tuple[str, int]:
     """Return the key of `training` that counts optimizer steps, and its value."""
@@ -213,10 +216,6 @@ def check_elastic(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]
             continue
         yield Finding(Code.RENDEZVOUS, path, found, remedy)
         return
-
-
-# Above this share of a GPU's memory, fragmentation decides whether a run survives.
-TIGHT = 0.92
 
 
 def fits(memory: MemoryEstimate) -> bool:

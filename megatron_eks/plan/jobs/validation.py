@@ -58,8 +58,7 @@ def _jobs(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> Iterator[JobP
 def _efa(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Count the EFA devices that a pod of a whole node can use."""
     node = gpu_resources(pool.instance, pool.instance.gpus, nodes=1, shm_gib=None)
-    small = _small(pool.instance)
-    resources = replace(small, efa=node.efa, hugepages_mib=node.hugepages_mib)
+    resources = replace(_small(pool.instance), efa=node.efa, hugepages_mib=node.hugepages_mib)
     program = Program("efa_check", ("--expect", str(node.efa)), {})
     return task(_job("efa-check", pool), cluster, images, program, resources=resources)
 
@@ -81,8 +80,7 @@ def _storage(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan:
     mark = int(lustre.write_mb_s)
     args = ("--directory", f"{lustre.mount_path}/cache", "--pass-mb-s", str(mark))
     program = Program("storage_bench", args, {})
-    resources = _small(pool.instance)
-    return task(_job("storage", pool), cluster, images, program, resources=resources)
+    return task(_job("storage", pool), cluster, images, program, resources=_small(pool.instance))
 
 
 def _sample_training(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan:
@@ -130,8 +128,7 @@ def _job(name: str, pool: PoolPlan) -> Job:
 
 def _small(instance: InstanceType) -> Resources:
     cpu = min(_CPU_MILLIS, whole_node(instance).cpu_millis)
-    memory = min(_MEMORY_MIB, instance.memory_mib // 2)
-    return Resources(cpu, memory)
+    return Resources(cpu, min(_MEMORY_MIB, instance.memory_mib // 2))
 
 
 def _sample_data() -> dict[str, bytes]:
