@@ -130,5 +130,4 @@ def data_path(loc: tuple[int | str, ...], value: Json) -> Path:
 
 
 def _is_member(part: int | str) -> bool:
-    """Tell whether pydantic names one of the types that a value may have."""
     return str(part)[:1] == "<" or part in {"bool", "float", "int", "str"}

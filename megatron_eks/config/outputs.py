@@ -83,7 +83,6 @@ def check_values(
 def _form(
     key: str, values: Mapping[str, str], images: Collection[str], home: Home | None
 ) -> tuple[str, str]:
-    """Return the pattern of a value, and what it is in words."""
     region, place = (re.escape(home.region), f" in {home.region}") if home else (_REGION, "")
     known = sorted(home.accounts) if home else []
     account = f"({'|'.join(known) or '[0-9]{12}'})"

@@ -140,7 +140,6 @@ def another_file(value: Mapping[str, Json], expected: Kind) -> Finding | None:
 
 
 def _nodes(value: Json, path: Path = ()) -> Iterator[tuple[Path, Json]]:
-    """Yield a value and everything below it."""
     yield path, value
     if isinstance(value, dict | list):
         pairs = value.items() if isinstance(value, dict) else enumerate(value)

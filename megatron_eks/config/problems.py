@@ -84,7 +84,6 @@ def _unknown_key(path: Path, document: Document, model: type[BaseModel] | None) 
 
 
 def _of_other_jobs(path: Path, model: type[BaseModel] | None) -> str | None:
-    """Say which kinds of jobs have a key of the top, or in which block other tools' word is one."""
     kinds = [kind for kind, each in JOB_KINDS.items() if path[0] in each.model_fields]
     if len(path) == 1 and kinds:
         return f"remove it: it belongs to kind {', '.join(kinds)}"
@@ -133,7 +132,6 @@ def _wrong_format(path: Path, given: str, pattern: str) -> Finding:
 
 
 def _not_yet(path: Path, value: object, model: type[BaseModel] | None) -> tuple[str, str] | None:
-    """Say which shape of a value is for a later release."""
     if path[-2:] == ("capacity", "id") and isinstance(value, list):
         return hints.SEVERAL_RESERVATIONS
     if path == ("model",) and isinstance(value, dict) and "direction" in blocks.block_at(model, ()):

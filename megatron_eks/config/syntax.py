@@ -103,7 +103,6 @@ def _slip_above(lines: Sequence[str], place: _Place) -> Mistake | None:
 
 
 def _quote(lines: Sequence[str], place: _Place) -> Mistake | None:
-    """Find the quote that nothing closes on its line, where the rest of the file is its text."""
     at_end = "end of stream" in place.problem
     for number, each in enumerate(lines[: place.line], start=1):
         found = _UNCLOSED.match(each)
@@ -117,7 +116,6 @@ def _quote(lines: Sequence[str], place: _Place) -> Mistake | None:
 
 
 def _flow(lines: Sequence[str], place: _Place) -> Mistake | None:
-    """Find the bracket that opens what does not end, or the comma that is missing in it."""
     if "flow" not in place.context or "',' or" not in place.problem:
         return None
     end = place.problem.rpartition("or ")[2].strip("'")
@@ -133,7 +131,6 @@ def _flow(lines: Sequence[str], place: _Place) -> Mistake | None:
 
 
 def _colon(lines: Sequence[str], place: _Place) -> Mistake | None:
-    """Find the line that has no colon between key and value."""
     if "could not find expected ':'" in place.problem:
         number = place.start
     elif "mapping values are not allowed" in place.problem:
@@ -150,7 +147,6 @@ def _colon(lines: Sequence[str], place: _Place) -> Mistake | None:
 
 
 def _layout(lines: Sequence[str], place: _Place) -> Mistake | None:
-    """Explain what stands at a wrong depth, or behind a complete value."""
     if not place.text or not re.search("expected (key|'-'|<doc)", place.problem):
         return None
     if before := place.text[: place.column].rstrip():

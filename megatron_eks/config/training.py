@@ -142,7 +142,6 @@ _OF_MEGATRON = MegatronTraining.model_fields.keys() - FsdpTraining.model_fields.
 
 
 def _whose(value: object) -> str:
-    """Tell whose keys a block has."""
     keys = type(value).model_fields if isinstance(value, BaseModel) else value
     return "megatron" if isinstance(keys, dict) and _OF_MEGATRON & keys.keys() else "fsdp"
 

@@ -69,7 +69,6 @@ def check_prediction(wanted: PredictionFile) -> Iterator[Finding]:
 
 
 def _check_arguments(wanted: PredictionFile) -> Iterator[Finding]:
-    """Yield options that the pinned Megatron lacks, and what nobody counts."""
     words = wanted.extra_args
     if wanted.framework == "fsdp" and words:
         found, remedy = "arguments of Megatron mean nothing to FSDP", "remove them"

@@ -110,7 +110,6 @@ def reference() -> str:
 
 
 def _shipped() -> Iterator[tuple[str, Any]]:
-    """Yield each block of the examples and, last so that they count, of the default files."""
     for folder in (*sorted(ROOT.glob("examples/*"), reverse=True), ROOT):
         for file in (folder / "cluster.yaml", *sorted(folder.glob("jobs/*.yaml"), reverse=True)):
             document = read_mapping(file.read_text(encoding="utf-8"), file.name)
@@ -121,7 +120,6 @@ def _shipped() -> Iterator[tuple[str, Any]]:
 
 
 def _refs(node: object) -> Iterator[str]:
-    """Yield the blocks that a part of a schema names, those of keys that must be given first."""
     if isinstance(node, list):
         for each in node:
             yield from _refs(each)
@@ -151,7 +149,6 @@ def _by_reference(schema: Schema, definitions: Schema) -> list[str]:
 
 
 def _examples(model: BaseModel) -> Iterator[tuple[str, Any]]:
-    """Yield each block of a file that says something, by its name."""
     if given := model.model_dump(mode="json", exclude_unset=True):
         yield type(model).__name__, given
     for _, value in model:

@@ -131,7 +131,6 @@ def _proxy_variables(config: ClusterConfig, proxy: Proxy) -> dict[str, str]:
 
 
 def _without_proxy(config: ClusterConfig) -> Iterator[str]:
-    """Yield what is reached directly: the cluster, the VPC, and AWS through endpoints."""
     region = config.region
     yield from _NODE_LOCAL
     yield from _CLUSTER_LOCAL
@@ -195,7 +194,6 @@ def _without_nat(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _needed(config: ClusterConfig) -> Iterator[str]:
-    """Yield the endpoints without which nothing works where there is no NAT gateway."""
     yield from REQUIRED_ENDPOINTS
     if config.access.private_route == "ssm_bastion":
         yield from _BASTION_ENDPOINTS

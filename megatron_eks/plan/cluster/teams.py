@@ -200,7 +200,6 @@ def check_teams(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _apart(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield what two teams have both, and what cannot be told apart by team."""
     shared = {
         "name": ("two teams are called {}", "choose another"),
         "namespace": ("namespace {} is that of team {} too", "give each team its own"),

@@ -30,7 +30,6 @@ def check_region(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _places(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield zones of another region, and those where EKS takes no subnet."""
     zones = config.availability_zones
     (elsewhere, *others) = {zone[:-1] for zone in zones}
     if config.region not in PARTITIONS:

@@ -76,7 +76,6 @@ def check_extra_arguments(
 def _check_values(
     asked: "Asked", given: Mapping[int, Option], cluster: ClusterConfig
 ) -> Iterator[Finding]:
-    """Yield what options, by their places, conflict with, make of a run, or cannot write."""
     for place, (name, setting, values) in given.items():
         path = ("extra_args", place)
         if problem := _conflict(asked, setting):
@@ -136,7 +135,6 @@ def _of_plan(
 
 
 def _stray(word: str) -> str | None:
-    """Say what a word was that stands where an option does, and begins as none."""
     if not word.strip("\\ "):
         return "remove it: a backslash continues a line for a shell, and no shell reads this"
     name = word.lstrip("\u2012\u2013\u2014\u2015\u2212")  # what editors make of two hyphens

@@ -99,7 +99,6 @@ def writes(job: AnyJob) -> Iterator[tuple[Path, str, str]]:
 
 
 def _zone(job: AnyJob, cluster: ClusterConfig) -> str | None:
-    """Return the zone whose file system a job sees: its pool's, and without one the first."""
     pools = {pool.name: pool.availability_zone for pool in cluster.gpu_pools}
     if job.pool is None:
         return cluster.storage.lustre.availability_zone or cluster.gpu_pools[0].availability_zone
@@ -223,7 +222,6 @@ class Claims:
 
 
 def _of_two(path: Path, place: str, first: str, jobs: tuple[AnyJob, AnyJob]) -> Finding:
-    """Say what becomes of a place that two jobs write; `first` is the file of one."""
     one, other = jobs
     if not isinstance(one, TrainingJob) or not isinstance(other, TrainingJob):
         remedy = "give each its own place: one would destroy what the other made"

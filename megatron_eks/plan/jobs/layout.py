@@ -211,7 +211,6 @@ def _sequence(sizes: Sizes) -> Iterator[Finding]:
 
 
 def _experts(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
-    """Yield what keeps experts from being divided over the GPUs, or that there are none."""
     parallelism, experts = sizes.parallelism, model.num_experts
     if experts is None:
         for name in ("expert", "expert_tensor"):

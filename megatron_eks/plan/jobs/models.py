@@ -106,7 +106,6 @@ def _check_sizes(model: ModelSpec) -> Iterator[Finding]:
 
 
 def _check_pattern(shape: ModelShape) -> Iterator[Finding]:
-    """Yield why a hybrid's pattern of layers describes none."""
     pattern, path = shape.hybrid_layer_pattern, ("model", "hybrid_layer_pattern")
     if not pattern:
         return

@@ -159,7 +159,6 @@ def _near(block: str, name: str, fields: Mapping[str, object]) -> str:
 
 
 def _effect(job: MegatronBridgeJob, name: str, value: Value) -> Iterator[Finding]:
-    """Yield an override with which the run would not be the one that is planned."""
     path = ("overrides", name)
     setting = conflicts.OF_BRIDGE.get(name) or conflicts.OF_BRIDGE.get(f"{name}={_written(value)}")
     refused = _refused(job, name, value) or conflicts.ALWAYS.get(setting or "")
@@ -242,7 +241,6 @@ def _written(value: object) -> str:
 
 
 def _against_key(job: MegatronBridgeJob, name: str, value: Value) -> Problem | None:
-    """Say that the job file itself has another value of a key."""
     block, _, key = OPEN.get(name, "").partition(".")
     part = getattr(job, block, None)
     if part is None or key not in part.model_fields_set or getattr(part, key) == value:
@@ -252,7 +250,6 @@ def _against_key(job: MegatronBridgeJob, name: str, value: Value) -> Problem | N
 
 
 def _beside(job: MegatronBridgeJob, name: str, cluster: ClusterConfig) -> Problem | None:
-    """Say what ends a run because of what stands beside an override."""
     others = job.overrides
     if name == "checkpoint.non_persistent_save_interval" and not others.get(_KIND):
         found = "the first of these checkpoints has no kind, and ends the run"

@@ -65,7 +65,6 @@ def _recipe(job: MegatronRun, gpu: Gpu) -> Iterator[Finding]:
 
 
 def _asked(job: MegatronRun) -> Iterator[tuple[Path, str, str]]:
-    """Yield where a job asks for a recipe, the word for it there, and the recipe."""
     if isinstance(job, MegatronBridgeJob):
         for name, value in job.overrides.items():
             if name in _RECIPES and job.training.precision == "fp8":

@@ -137,7 +137,6 @@ def as_job(job: MegatronRun, each: Candidate) -> MegatronRun:
 
 
 def _without_stages(words: Sequence[str]) -> tuple[str, ...]:
-    """Leave out what says which layers a stage has."""
     kept = (
         option
         for _, option in options_among(words)

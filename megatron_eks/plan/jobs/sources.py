@@ -188,7 +188,6 @@ def check_prepared(
 def _tokens_of_data(
     job: MegatronRun | TorchRun, maker: DataPrepJob, others: Sequence[AnyJob]
 ) -> Iterator[Finding]:
-    """Yield data whose numbers are another tokenizer's: of another size, or by its place."""
     tokenizer, path = job.data.tokenizer, ("data", "tokenizer")
     mine, theirs = tokens_of(tokenizer, others), tokens_of(maker.tokenizer, others)
     if mine is not None and theirs is not None and mine != theirs:

@@ -176,7 +176,6 @@ def _words(job: TorchrunJob) -> Iterator[str]:
 
 
 def _node(job: TorchrunJob) -> Iterator[str]:
-    """Yield what is done on each node before, beside and after the ranks."""
     if code_folder(job) is not None:
         yield f"--code={CONFIG_DIRECTORY}/{ARCHIVE}"
         yield f"--directory={_UNPACKED}"

@@ -56,7 +56,6 @@ def _jobs(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> Iterator[JobP
 
 
 def _efa(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan:
-    """Count the EFA devices that a pod of a whole node can use."""
     node = gpu_resources(pool.instance, pool.instance.gpus, nodes=1, shm_gib=None)
     resources = replace(_small(pool.instance), efa=node.efa, hugepages_mib=node.hugepages_mib)
     program = Program("efa_check", ("--expect", str(node.efa)), {})
@@ -75,7 +74,6 @@ def _all_reduce(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan
 
 
 def _storage(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan:
-    """Demand of one node what checkpoints are planned with."""
     lustre = cluster.storage.lustre
     mark = int(lustre.write_mb_s)
     args = ("--directory", f"{lustre.mount_path}/cache", "--pass-mb-s", str(mark))

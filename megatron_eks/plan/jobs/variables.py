@@ -125,7 +125,6 @@ def _as_attention(job: Job, name: str, value: str) -> Policy | None:
 
 
 def _in_clear(name: str, value: str) -> Policy:
-    """Say what to do about a secret where no job file can mount one."""
     if name == "AWS_ACCESS_KEY_ID" and TOKEN.search(value):
         # Its form gives the key away: `config/parse.py` tells of it.
         return allowed("it is told of with the whole file")

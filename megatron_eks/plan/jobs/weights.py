@@ -47,7 +47,6 @@ def check_sources(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
 
 
 def _left(job: AnyJob, place: str) -> tuple[str | None, str | None]:
-    """Return in which form a job leaves weights at a place, or finds them, and of which preset."""
     form, at, model = None, None, None
     if isinstance(job, FetchJob) and job.model:
         form, at, model = _HUGGING_FACE, job.directory, models.preset_of_name(job.model)
