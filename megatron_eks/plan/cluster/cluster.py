@@ -37,16 +37,14 @@ from megatron_eks.plan.cluster.zones import check_region, check_tags, check_zone
 
 # Bounded warm addresses make the address budget of a subnet exact; network policies are off in the
 # VPC CNI unless asked for (VPC CNI README and EKS User Guide, "Configure network policies").
+_CNI_VARIABLES = {
+    "MINIMUM_IP_TARGET": str(MINIMUM_IPS_PER_NODE),
+    # Its default: `strict` closes CoreDNS before any policy can be there (decision 61).
+    "NETWORK_POLICY_ENFORCING_MODE": "standard",
+    "WARM_IP_TARGET": str(WARM_IPS_PER_NODE),
+}
 _ADDON_CONFIGURATION: dict[str, dict[str, object]] = {
-    "vpc-cni": {
-        "enableNetworkPolicy": "true",
-        "env": {
-            "MINIMUM_IP_TARGET": str(MINIMUM_IPS_PER_NODE),
-            # Its default: `strict` closes CoreDNS before any policy can be there (decision 61).
-            "NETWORK_POLICY_ENFORCING_MODE": "standard",
-            "WARM_IP_TARGET": str(WARM_IPS_PER_NODE),
-        },
-    },
+    "vpc-cni": {"enableNetworkPolicy": "true", "env": _CNI_VARIABLES}
 }
 
 
@@ -176,9 +174,11 @@ def plan_cluster(
     brought = config.existing_cluster is not None
     jobs, source = tuple(jobs), config.images.source
     data_access = plan_data_access(job for job in jobs if job.team is None)
+    hourly = config.prices.model_dump(exclude={"instance_hour"}, exclude_none=True)
     teams = plan_teams(config, jobs)
     made = ("Storage", "Images") if brought else ("Network", "Storage", "Images", "Cluster")
     observability = config.observability if config.observability.enabled else None
+    addons = (*pins.ADDONS, pins.EFS_ADDON) if config.storage.efs else pins.ADDONS
     platform = plan_platform(config)
     directories = plan_directories(platform.shared_directories, platform.mount_path, teams)
     plan = ClusterPlan(
@@ -196,18 +196,11 @@ def plan_cluster(
         data_access=data_access,
         images=plan_images(config, image_tags),
         image_source=source if isinstance(source, GithubSource) else None,
-        addons=tuple(
-            _addon(addon, config.kubernetes_version)
-            for addon in (*pins.ADDONS, *([pins.EFS_ADDON] if config.storage.efs else []))
-        ),
+        addons=tuple(_addon(each, config.kubernetes_version) for each in addons),
         platform=replace(platform, shared_directories=directories),
         teams=teams,
         observability=observability,
-        prices=PriceList(
-            config.region,
-            config.prices.instance_hour,
-            config.prices.model_dump(exclude={"instance_hour"}, exclude_none=True),
-        ),
+        prices=PriceList(config.region, config.prices.instance_hour, hourly),
         tags=config.tags,
         permissions_boundary_arn=config.permissions_boundary_arn,
         notes=tuple(plan_notes(config, plan_data_access(jobs))),

@@ -12,7 +12,7 @@ from megatron_eks.catalog.pins import BUILD_ARGUMENTS, NODE_DRIVER_VERSION, POD_
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
-from megatron_eks.config.images import GithubSource, OwnImage
+from megatron_eks.config.images import GithubSource, ImageBuild, OwnImage
 from megatron_eks.plan.cluster.zones import check_partition
 
 # Disk: 128 GB, and 256 GB for the image that needs some 120 GB while it is built (CodeBuild User
@@ -38,10 +38,7 @@ DIGEST = "IMAGE_DIGEST"
 OWN_ARGUMENTS = {"NODE_DRIVER_VERSION": NODE_DRIVER_VERSION, "POD_UID": str(POD_UID)}
 """What a Dockerfile of the user's gets besides BASE_IMAGE, which is known when a build starts."""
 
-REPOSITORIES: dict[Image, str] = {
-    "megatron": "megatron-training",
-    "fsdp": "fsdp",
-}
+REPOSITORIES: dict[Image, str] = {"megatron": "megatron-training", "fsdp": "fsdp"}
 
 # `post_build` runs even after a build that failed; the step `push` pushes only what was tested.
 PHASES = {
@@ -65,10 +62,7 @@ _HASHES = {
 }
 
 # The Dockerfile compares what it gets by the one with the other.
-_PAIRS = (
-    ("EFA_INSTALLER_VERSION", "EFA_INSTALLER_SHA256"),
-    ("MEGATRON_LM_TAG", "MEGATRON_LM_COMMIT"),
-)
+_PAIRS = {"EFA_INSTALLER_VERSION": "EFA_INSTALLER_SHA256", "MEGATRON_LM_TAG": "MEGATRON_LM_COMMIT"}
 
 # distribution/reference, "Grammar": lowercase but for the host and the tag.
 _REFERENCE = re.compile(
@@ -142,28 +136,15 @@ class ImagePlan:
 
 def plan_images(config: ClusterConfig, image_tags: Mapping[str, str]) -> tuple[ImagePlan, ...]:
     """Plan the images of a configuration that has passed the checks, ours first."""
-    ours = tuple(
-        ImagePlan(
-            name=name,
-            repository=f"{config.images.prefix}{repository}",
-            tag=image_tags[name],
-            build_args=build_arguments(config, name),
-            test_level=getattr(config.images, name).test_level,
-            tag_strategy=getattr(config.images, name).tag_strategy,
-        )
-        for name, repository in REPOSITORIES.items()
-    )
-    own = (
-        ImagePlan(
-            name=image.name,
-            repository=f"{config.images.prefix}{image.name}",
-            tag=image_tags[image.name],
-            build_args=OWN_ARGUMENTS,
-            own=image,
-        )
-        for image in config.images.own
-    )
-    return (*ours, *own)
+    prefix, found = config.images.prefix, []
+    for name, repository in REPOSITORIES.items():
+        build: ImageBuild = getattr(config.images, name)
+        arguments, how = build_arguments(config, name), (build.test_level, build.tag_strategy)
+        found.append(ImagePlan(name, f"{prefix}{repository}", image_tags[name], arguments, *how))
+    for image in config.images.own:
+        place, tag = f"{prefix}{image.name}", image_tags[image.name]
+        found.append(ImagePlan(image.name, place, tag, OWN_ARGUMENTS, own=image))
+    return tuple(found)
 
 
 def build_arguments(config: ClusterConfig, image: Image) -> dict[str, str]:
@@ -216,7 +197,7 @@ def check_images(config: ClusterConfig) -> Iterator[Finding]:
                     remedy = f"write all {digits} hexadecimal digits, in lowercase"
                     yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
     given, pinned = config.images.megatron.build_args, BUILD_ARGUMENTS["megatron"]
-    for name, other in (*_PAIRS, *(pair[::-1] for pair in _PAIRS)):
+    for name, other in (*_PAIRS.items(), *((other, name) for name, other in _PAIRS.items())):
         if given.get(name, pinned[name]) != pinned[name] and other not in given:
             found = f"the build compares it with {other}, which is that of {pinned[name]}"
             path = ("images", "megatron", "build_args", name)

@@ -132,18 +132,17 @@ def plan_network(config: ClusterConfig) -> NetworkPlan:
     network = config.network
     zones = config.availability_zones
     nat_zones: dict[object, tuple[str, ...]] = {0: (), 1: zones[:1], "per_zone": zones}
-    made = makes_vpc(config)
+    made, existing = makes_vpc(config), None
+    if network.vpc_id is not None:
+        group = network.node_security_group_id
+        existing = ExistingNetwork(network.vpc_id, network.private_subnets, group)
     return NetworkPlan(
         vpc_cidrs=vpc_cidrs(config),
         service_cidrs=service_cidrs(config),
         subnets=carve(network.vpc_cidr, zones) if made else (),
         nat_zones=nat_zones[network.nat_gateways] if made else (),
         interface_endpoints=network.interface_endpoints,
-        existing=ExistingNetwork(
-            network.vpc_id, network.private_subnets, network.node_security_group_id
-        )
-        if network.vpc_id is not None
-        else None,
+        existing=existing,
     )
 
 

@@ -68,19 +68,11 @@ class QuotaPlan:
     operator: Literal["In", "NotIn"] = "In"
 
 
+_OF_TRAINING = "Training jobs; on a full node they take the place of checks."
+_OF_CHECKS = "Checks of nodes, which wait for a free GPU and give way to training."
 PRIORITY_CLASSES = (
-    PriorityClassPlan(
-        name=TRAINING_PRIORITY,
-        value=100_000,
-        preempts=True,
-        description="Training jobs; on a full node they take the place of checks.",
-    ),
-    PriorityClassPlan(
-        name=VALIDATION_PRIORITY,
-        value=1_000,
-        preempts=False,
-        description="Checks of nodes, which wait for a free GPU and give way to training.",
-    ),
+    PriorityClassPlan(TRAINING_PRIORITY, 100_000, preempts=True, description=_OF_TRAINING),
+    PriorityClassPlan(VALIDATION_PRIORITY, 1_000, preempts=False, description=_OF_CHECKS),
 )
 
 

@@ -123,12 +123,10 @@ def check_pools(config: ClusterConfig) -> Iterator[Finding]:
         place = ("gpu_pools", index, "instance_type")
         if pool.instance_type not in INSTANCES:
             yield _unknown_instance(place, pool.instance_type)
-        else:
-            gpu = INSTANCES[pool.instance_type].gpu
-            if gpu.tflops_bf16 is None:
-                found = f"the dense bf16 peak of {gpu.name} is unknown"
-                remedy = "judge runs by tokens a second: MFU and predicted times need the peak"
-                yield warning(Code.UNKNOWN_FACT, place, found, remedy)
+        elif (gpu := INSTANCES[pool.instance_type].gpu).tflops_bf16 is None:
+            found = f"the dense bf16 peak of {gpu.name} is unknown"
+            remedy = "judge runs by tokens a second: MFU and predicted times need the peak"
+            yield warning(Code.UNKNOWN_FACT, place, found, remedy)
         managed = config.existing_cluster is None
         yield from _labels(("gpu_pools", index, "labels"), pool.labels, managed=managed)
     used = {config.system_nodes.instance_type, *(pool.instance_type for pool in config.gpu_pools)}

@@ -33,9 +33,6 @@ _CPU_MILLIS = 8000
 def check(job: ConvertCheckpointJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what keeps the weights from being converted."""
     yield from check_task(job, cluster)
-    if job.image == "fsdp":
-        found = "this image has no Megatron-LM"
-        yield Finding(Code.UNKNOWN_IMAGE, ("image",), found, "use megatron")
     yield from outside([(("source",), job.source), (("target",), job.target)], cluster)
     if job.source == job.target:
         found = "source and target are the same directory"

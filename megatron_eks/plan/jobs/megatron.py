@@ -103,9 +103,6 @@ def check_bridge(job: MegatronBridgeJob, cluster: ClusterConfig) -> Iterator[Fin
 
 def _check(job: MegatronRun, cluster: ClusterConfig) -> Iterator[Finding]:
     yield from runtime.check_gpus(job, cluster)
-    if job.image == "fsdp":
-        found = "this image has no Megatron-LM"
-        yield Finding(Code.UNKNOWN_IMAGE, ("image",), found, "use megatron")
     model_findings = list(models.check_model(job.model))
     yield from model_findings
     yield from models.check_start(job)

@@ -9,7 +9,7 @@ from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
-from megatron_eks.config.job import GpuJob, Job
+from megatron_eks.config.job import ConvertCheckpointJob, GpuJob, Job, MegatronRun
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.plan.cluster.egress import has_no_way_out
 from megatron_eks.plan.cluster.images import REPOSITORIES
@@ -237,6 +237,9 @@ def check_image(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
             found = f"no node reaches {registry}: the cluster has neither NAT nor proxy"
             remedy = f"copy the image to an ECR repository in {cluster.region}"
             yield Finding(Code.NO_WAY_OUT, ("image",), found, remedy)
+    if job.image == "fsdp" and isinstance(job, MegatronRun | ConvertCheckpointJob):
+        found = "this image has no Megatron-LM"
+        yield Finding(Code.UNKNOWN_IMAGE, ("image",), found, "use megatron")
     if is_digest(job.image):
         found = f"an image of yours, in which this project's programs are started as user {POD_UID}"
         remedy = "see that it holds what docs/images.md names under 'An image of yours'"
