@@ -85,25 +85,21 @@ def node_costs(
     for node in nodes:
         groups.setdefault((node.pool, node.instance_type, node.capacity), []).append(node)
     order = {pool.name: number for number, pool in enumerate(plan.pools)}
-    keys = sorted(groups, key=lambda key: (order.get(key[0], len(order)), key))
-    return tuple(_node_cost(groups[key], plan, now) for key in keys)
-
-
-def _node_cost(alike: Sequence[RunningNode], plan: ClusterPlan, now: datetime) -> NodeCost:
-    first = alike[0]
-    each = node_price(first.instance_type, first.capacity, plan)
-    hours = sum(hours_between(node.since, now) for node in alike)
-    return NodeCost(
-        pool=first.pool,
-        instance_type=first.instance_type,
-        capacity=first.capacity,
-        count=len(alike),
-        idle=sum(bool(node.pool) and not node.busy for node in alike),
-        not_joined=sum(not node.joined for node in alike),
-        usd_each=each,
-        since=min(node.since for node in alike),
-        usd_so_far=times(each, hours),
-    )
+    found = []
+    for key in sorted(groups, key=lambda key: (order.get(key[0], len(order)), key)):
+        alike, each = groups[key], node_price(key[1], key[2], plan)
+        hours = sum(hours_between(node.since, now) for node in alike)
+        cost = NodeCost(
+            *key,
+            count=len(alike),
+            idle=sum(bool(node.pool) and not node.busy for node in alike),
+            not_joined=sum(not node.joined for node in alike),
+            usd_each=each,
+            since=min(node.since for node in alike),
+            usd_so_far=times(each, hours),
+        )
+        found.append(cost)
+    return tuple(found)
 
 
 def job_spending(ranks: Sequence[RankTime]) -> JobSpending:

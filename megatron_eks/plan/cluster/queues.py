@@ -77,14 +77,13 @@ def plan_queues(pools: Sequence[PoolPlan], teams: Sequence[TeamPlan]) -> tuple[Q
 
     A last one holds what is nobody's, if anything, for those who borrow.
     """
-    total = sum(_gpus(pool) for pool in pools)
-    free = {pool.name: _gpus(pool) for pool in pools}
-    found = []
+    every = {pool.name: pool.instance.gpus * pool.max_nodes for pool in pools}
+    free, total, found = dict(every), sum(every.values()), []
     for team in teams:
         taken = {}
         for pool in pools:
-            each = pool.instance.gpus
-            taken[pool.name] = min(free[pool.name], team.gpus * _gpus(pool) // total // each * each)
+            each, share = pool.instance.gpus, team.gpus * every[pool.name] // total
+            taken[pool.name] = min(free[pool.name], share // each * each)
         for pool in pools:
             left = min(team.gpus - sum(taken.values()), free[pool.name] - taken[pool.name])
             taken[pool.name] += left
@@ -129,10 +128,6 @@ def check_scaling(config: ClusterConfig) -> Iterator[Finding]:
             found = "the cluster has no queues, whose jobs would bring the nodes"
             remedy = "set platform.kueue: true, or use scale: manual"
             yield Finding(Code.POOL_SCALE, (*path, "scale"), found, remedy)
-
-
-def _gpus(pool: PoolPlan) -> int:
-    return pool.instance.gpus * pool.max_nodes
 
 
 def _share(pool: PoolPlan, gpus: int) -> PoolShare:

@@ -74,27 +74,25 @@ def plan_teams(config: ClusterConfig, jobs: Iterable[AnyJob]) -> tuple[TeamPlan,
     jobs = tuple(jobs)
     namespace, base = config.platform.namespace, subfolder(config)
     if not config.teams:
-        share, data = most_gpus(config), plan_data_access(jobs)
-        quotas = plan_quotas(config)
-        whole = (POD_UID, base, quotas, data)
-        return (TeamPlan(namespace, namespace, (), share, False, 0, *whole),)  # noqa: FBT003 -- a field
-    return tuple(
-        TeamPlan(
-            name=each.name,
-            namespace=_namespace(each),
-            role_arns=each.role_arns,
-            gpus=each.gpus,
-            may_borrow=each.may_borrow,
-            priority=each.priority,
-            # Who has the platform's namespace has what is there: its volume, user and data.
-            uid=POD_UID if _namespace(each) == namespace else _uid(each.name),
-            folder=base
-            if _namespace(each) == namespace
-            else "/".join(filter(None, (base, TEAMS, each.name))),
-            quotas=_quotas(config, each),
-            data_access=plan_data_access(job for job in jobs if job.team == each.name),
-        )
-        for each in config.teams
+        whole = (POD_UID, base, plan_quotas(config), plan_data_access(jobs))
+        return (TeamPlan(namespace, namespace, (), most_gpus(config), False, 0, *whole),)  # noqa: FBT003 -- a field
+    return tuple(_plan_team(config, each, base, jobs) for each in config.teams)
+
+
+def _plan_team(config: ClusterConfig, team: Team, base: str, jobs: Iterable[AnyJob]) -> TeamPlan:
+    # Who has the platform's namespace has what is there: its volume, user and data.
+    is_first = _namespace(team) == config.platform.namespace
+    return TeamPlan(
+        name=team.name,
+        namespace=_namespace(team),
+        role_arns=team.role_arns,
+        gpus=team.gpus,
+        may_borrow=team.may_borrow,
+        priority=team.priority,
+        uid=POD_UID if is_first else _uid(team.name),
+        folder=base if is_first else "/".join(filter(None, (base, TEAMS, team.name))),
+        quotas=_quotas(config, team),
+        data_access=plan_data_access(job for job in jobs if job.team == team.name),
     )
 
 

@@ -54,14 +54,12 @@ def check_zones(config: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.TOO_FEW_ZONES, ("availability_zones",), found, remedy)
     yield from _places(config)
     yield from check_listed_once(("availability_zones",), zones, "list each zone once")
-    wanted: list[tuple[Path, str | None]] = [
-        (("gpu_pools", index, "availability_zone"), pool.availability_zone)
+    wanted: dict[Path, str | None] = {
+        ("gpu_pools", index, "availability_zone"): pool.availability_zone
         for index, pool in enumerate(config.gpu_pools)
-    ]
-    wanted.append(
-        (("storage", "lustre", "availability_zone"), config.storage.lustre.availability_zone)
-    )
-    for path, chosen in wanted:
+    }
+    wanted["storage", "lustre", "availability_zone"] = config.storage.lustre.availability_zone
+    for path, chosen in wanted.items():
         if chosen and chosen not in zones:
             found = f"{chosen!r} is not one of the cluster's zones"
             yield Finding(Code.ZONE_NOT_LISTED, path, found, not_listed(chosen, config))

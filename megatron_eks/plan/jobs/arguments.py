@@ -85,8 +85,8 @@ def _model(model: ModelShape) -> Iterator[Option]:
     yield from _named(model, "num_layers hidden_size ffn_hidden_size num_attention_heads")
     if model.multi_latent_attention:
         yield ("--multi-latent-attention",)
-        yield from _named(model, "q_lora_rank" if model.q_lora_rank else "")
-        yield from _named(model, "kv_lora_rank qk_head_dim qk_pos_emb_head_dim v_head_dim")
+        yield from _named(model, "q_lora_rank kv_lora_rank")
+        yield from _named(model, "qk_head_dim qk_pos_emb_head_dim v_head_dim")
     elif model.num_query_groups < model.num_attention_heads:
         yield ("--group-query-attention",)
         yield from _named(model, "num_query_groups")
@@ -101,7 +101,7 @@ def _model(model: ModelShape) -> Iterator[Option]:
     yield from _named(model, "mtp_num_layers" if model.mtp_num_layers else "")
     if model.window_size:
         yield "--window-size", f"{model.window_size},0"
-        yield from _named(model, "window_attn_skip_freq" if model.window_attn_skip_freq else "")
+        yield from _named(model, "window_attn_skip_freq")
     if model.swiglu:
         yield ("--swiglu",)
     if not model.add_bias_linear:
@@ -118,18 +118,17 @@ def _model(model: ModelShape) -> Iterator[Option]:
 
 def _named(block: object, keys: str) -> Iterator[Option]:
     for key in keys.split():
-        value = getattr(block, key)
-        word = value if isinstance(value, str) else _number(value)
-        yield f"--{key.replace('_', '-')}", word
+        if (value := getattr(block, key)) is not None:
+            word = value if isinstance(value, str) else _number(value)
+            yield f"--{key.replace('_', '-')}", word
 
 
 def _experts(model: ModelShape) -> Iterator[Option]:
     """Yield how tokens are spread over experts; upstream's own Mixtral example has the same."""
     if model.num_experts is None:
         return
-    yield from _named(model, "num_experts moe_router_topk")
-    for key in ("moe_ffn_hidden_size", "moe_shared_expert_intermediate_size"):
-        yield from _named(model, key if getattr(model, key) else "")
+    yield from _named(model, "num_experts moe_router_topk moe_ffn_hidden_size")
+    yield from _named(model, "moe_shared_expert_intermediate_size")
     if model.moe_layer_freq != 1:
         # `_eval_pattern` in megatron/training/arguments.py takes no blanks.
         form = "".join(str(model.moe_layer_freq).split())

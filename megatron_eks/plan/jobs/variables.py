@@ -31,8 +31,6 @@ from megatron_eks.plan.jobs.arguments import given
 from megatron_eks.plan.jobs.environment import PLANNED, beside_plan, misplaced, unfilled
 
 _QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
-# MAX_ARG_STRLEN of Linux, less the sign between name and value and the final zero: execve(2).
-_LONGEST = 131072 - 2
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Of other ways to start ranks: Open MPI, UCX, Intel MPI. Slurm's are read by libraries that guess.
@@ -63,13 +61,11 @@ _VERDICTS = {
 }
 
 
-_BY_ROLE = "deactivate the key, and remove it: nodes and pods act by roles, and need none"
 # What needs no Secret either.
-_WITHOUT_SECRET = {
-    "AWS_ACCESS_KEY_ID": _BY_ROLE,
-    "AWS_SECRET_ACCESS_KEY": _BY_ROLE,
-    "AWS_SESSION_TOKEN": "remove it: nodes and pods act by roles, and need none",
-}
+_WITHOUT_SECRET = dict.fromkeys(
+    ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+    "deactivate the key, and remove it: nodes and pods act by roles, and need none",
+)
 _BY_REFERENCE = (
     "put the value into a Kubernetes Secret (meks secret set), and write runtime.secret_env: "
     "{{{name}: {{secret: ..., key: ...}}}}"
@@ -92,16 +88,8 @@ def check_variables(
             path = ("runtime", "env", first)
             yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
             continue
-        if len(name) + len(value.encode()) > _LONGEST:
-            found = f"{len(value.encode())} bytes: no program starts with a variable of that size"
-            yield Finding(Code.ENVIRONMENT_REFUSED, path, found, "put it into a file on Lustre")
-            continue
-        own_image = not is_ours(job.image)
-        policy = (
-            misplaced(name, value, cluster)
-            or _as_attention(job, name, value)
-            or _judge(name, value, context, own_image=own_image)
-        )
+        policy = misplaced(name, value, cluster) or _as_attention(job, name, value)
+        policy = policy or _judge(name, value, context, own_image=not is_ours(job.image))
         policy = _in_clear(name, value) if policy is IN_CLEAR else policy
         if name in _REGIONS and value != cluster.region:
             reason = f"{value!r}, and the cluster is in {cluster.region}: S3 and ECR ask there"
