@@ -40,7 +40,7 @@ def test_a_job_of_a_team_is_without_fault():
             SHARED,
             (
                 "j.yaml:8 nodes: 16 GPUs, and team vision can have 0 - "
-                "use fewer nodes, or raise `gpus` of the team to 16"
+                "use fewer nodes, or gpus: 16 for the team"
             ),
         ),
         (

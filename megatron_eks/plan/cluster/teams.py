@@ -182,7 +182,8 @@ def check_teams(config: ClusterConfig) -> Iterator[Finding]:
                 yield Finding(Code.TEAM, (*path, "role_arns", number), found, remedy)
         if team.priority and not config.platform.kueue:
             found = "it orders jobs in queues, and the cluster has none"
-            yield warning(Code.TEAM, (*path, "priority"), found, "remove it, or set platform.kueue")
+            remedy = "set platform.kueue: true, or remove it"
+            yield warning(Code.TEAM, (*path, "priority"), found, remedy)
         first = name == config.platform.namespace
         existing = config.storage.lustre.existing
         if first and existing is not None and existing.path is None:

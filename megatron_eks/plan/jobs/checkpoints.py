@@ -139,13 +139,9 @@ def _interval(
     wasteful = is_now.expected < _WORTHWHILE * is_now.best and lost > _LITTLE_SECONDS
     enough = min(is_now.best_interval_steps, steps)
     if wasteful and interval < enough:
-        found = (
-            f"{saving.checkpoint_bytes / 1e9:.0f} GB take about {_shown(is_now.save_seconds)} to "
-        )
-        found += (
-            f"write, and {interval} steps about {_shown(between)}: {is_now.expected:.0%} of the "
-        )
-        found += "time would count"
+        size = f"{saving.checkpoint_bytes / 1e9:.0f} GB"
+        found = f"{size} take about {_shown(is_now.save_seconds)} to write, and {interval} steps "
+        found += f"about {_shown(between)}: {is_now.expected:.0%} of the time would count"
         yield warning(Code.SAVE_TIME, ("checkpoint", "interval"), found, f"use about {enough}")
     elif between > best and (wasteful or between > max(_HOUR_SECONDS, _FAR * best)):
         found = f"{interval} steps take about {_shown(between)}, and a failure can lose all of them"

@@ -177,10 +177,8 @@ def _owner(
             top = "/".join(place.split("/")[: lustre.mount_path.count("/") + 2])
             if place.startswith(f"{lustre.mount_path}/") and top not in ours:
                 found = f"the file system exists, and nothing here makes {top} the pods'"
-                remedy = (
-                    f"use a path below {', '.join(ours)}, set storage.lustre.existing.path, or "
-                )
-                remedy += f"see that user {POD_UID} may write there"
+                remedy = f"use a path below {', '.join(ours)}, set storage.lustre.existing.path"
+                remedy += f", or see that user {POD_UID} may write there"
                 yield file, warning(Code.SHARED_DIRECTORIES, path, found, remedy)
 
 

@@ -199,18 +199,12 @@ def check_elastic(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]
         data = copies(job.parallelism, nodes * gpus)
         if data is None:
             each = job.parallelism.model_gpus
-            found = (
-                f"{nodes} nodes have {nodes * gpus} GPUs, and each copy of the model takes {each}"
-            )
-            remedy = (
-                f"use sizes whose product divides the {gpus} GPUs of a node, or remove elastic: "
-            )
-            remedy += "any number of nodes between the bounds may come"
+            found = f"{nodes} nodes have {nodes * gpus} GPUs, and a copy of the model takes {each}"
+            remedy = f"use sizes whose product divides a node's {gpus} GPUs, or remove elastic"
+            remedy += ": any number of nodes between the bounds may come"
         elif training.global_batch_size % (training.micro_batch_size * data):
-            found = (
-                f"on {nodes} nodes global_batch_size {training.global_batch_size} is no multiple "
-            )
-            found += f"of micro_batch_size {training.micro_batch_size} x data parallel size {data}"
+            found = f"on {nodes} nodes global_batch_size {training.global_batch_size} is no "
+            found += f"multiple of micro_batch_size {training.micro_batch_size} x data parallel size {data}"
             remedy = "choose a global_batch_size that every number of nodes divides"
         else:
             continue

@@ -106,7 +106,7 @@ def test_checkpoints_that_fill_the_file_system_together(tmp_path):
     ]
     (line,) = findings(tmp_path, *jobs)
     assert line.startswith("warning MEKS-0379 job3.yaml")
-    assert "the checkpoints of 4 jobs take 1" in line
+    assert "of 4 jobs they take 1" in line
 
 
 def test_on_a_file_system_that_exists_jobs_write_below_what_is_made_for_them(tmp_path):
