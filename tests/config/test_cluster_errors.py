@@ -90,7 +90,7 @@ def test_a_second_pool_of_the_same_name_is_refused():
     assert findings(GOOD.replace("storage:", pool + "storage:", 1)) == [
         (
             "error MEKS-0204 c.yaml:22 gpu_pools[1].name: a pool named 'p4d' stands above - "
-            "give each pool its own name"
+            "name each pool apart"
         )
     ]
 

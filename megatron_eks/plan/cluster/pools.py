@@ -117,7 +117,7 @@ def check_pools(config: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.TOO_MANY_POOLS, ("gpu_pools",), found, remedy)
     for index, pool in enumerate(config.gpu_pools):
         if pool.name in seen:
-            found, remedy = f"a pool named {pool.name!r} stands above", "give each pool its own name"
+            found, remedy = f"a pool named {pool.name!r} stands above", "name each pool apart"
             yield Finding(Code.DUPLICATE_NAME, ("gpu_pools", index, "name"), found, remedy)
         seen.add(pool.name)
         place = ("gpu_pools", index, "instance_type")

@@ -203,8 +203,9 @@ def check_elastic(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]
             remedy = f"use sizes whose product divides a node's {gpus} GPUs, or remove elastic"
             remedy += ": any number of nodes between the bounds may come"
         elif training.global_batch_size % (training.micro_batch_size * data):
+            micro = training.micro_batch_size
             found = f"on {nodes} nodes global_batch_size {training.global_batch_size} is no "
-            found += f"multiple of micro_batch_size {training.micro_batch_size} x data parallel size {data}"
+            found += f"multiple of micro_batch_size {micro} x data parallel size {data}"
             remedy = "choose a global_batch_size that every number of nodes divides"
         else:
             continue
