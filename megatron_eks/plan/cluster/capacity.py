@@ -19,9 +19,9 @@ _BLOCK_END = (11, 30)
 
 CapacityKind = Literal["on_demand", "reservation", "capacity_block", "spot"]
 NodeGroupCapacity = Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]
+# EKS knows no word for a reservation: it is on-demand capacity, named in the launch template.
 _NODE_GROUP: dict[CapacityKind, NodeGroupCapacity] = {
     "on_demand": "ON_DEMAND",
-    # EKS knows no word for it: a reservation is on-demand capacity, named in the launch template.
     "reservation": "ON_DEMAND",
     "capacity_block": "CAPACITY_BLOCK",
     "spot": "SPOT",
@@ -46,14 +46,12 @@ def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
                 found = "a new placement group holds nothing of a reservation made before it"
                 remedy = "use auto: reserved nodes stand where their reservation is"
                 yield Finding(Code.PLACEMENT_GROUP, (*path, "placement_group"), found, remedy)
-            # A group may hold reservations of several types and zones.
-            owner, place = pool, (*path, "capacity", "id")
-            if is_group(capacity.id):
+            place = (*path, "capacity", "id")
+            if is_group(capacity.id):  # which may hold reservations of several types and zones
                 thing, effect = "resource group", "holds no reservation"
                 yield from check_arn_region(place, capacity.id, config.region, thing, effect)
             else:
-                owner = owners.setdefault(capacity.id, pool)
-            yield from _shared(place, capacity.id, pool, owner)
+                yield from _shared(place, capacity.id, pool, owners.setdefault(capacity.id, pool))
 
 
 def _window(path: Path, block: CapacityBlock, today: date) -> Iterator[Finding]:
@@ -123,16 +121,15 @@ def is_group(reservation: str) -> bool:
 
 def plan_capacity(capacity: Capacity) -> CapacityPlan:
     """Plan the capacity of a pool that has passed the checks."""
-    block = capacity if isinstance(capacity, CapacityBlock) else None
-    reserved = capacity if isinstance(capacity, Reservation | CapacityBlock) else None
-    in_group = reserved is not None and is_group(reserved.id)
+    reserved = capacity.id if isinstance(capacity, Reservation | CapacityBlock) else None
+    in_group = reserved is not None and is_group(reserved)
     return CapacityPlan(
         kind=capacity.type,
         node_group_type=_NODE_GROUP[capacity.type],
-        reservation_id=reserved.id if reserved and not in_group else None,
-        reservation_group=reserved.id if reserved and in_group else None,
-        market="capacity-block" if block else None,
-        ends_at=block.ends_at if block else None,
+        reservation_id=None if in_group else reserved,
+        reservation_group=reserved if in_group else None,
+        market="capacity-block" if capacity.type == "capacity_block" else None,
+        ends_at=capacity.ends_at if isinstance(capacity, CapacityBlock) else None,
     )
 
 

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 from datetime import date, datetime, time
 from math import ceil
-from pathlib import PurePosixPath
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.models import ModelShape
@@ -156,7 +155,6 @@ def check_window(job: MegatronRun, cluster: ClusterConfig, today: date) -> Itera
         return
     model, instance = model_shape(job.model), INSTANCES[pool.instance_type]
     interval = save_interval(job, model, instance, plan_storage(cluster).lustre)
-    job = changed(job, "checkpoint", interval=interval)
     speed = job_speed(job, model, instance)
     if speed is None:
         return
@@ -167,7 +165,7 @@ def check_window(job: MegatronRun, cluster: ClusterConfig, today: date) -> Itera
     left = (ends_at - datetime.combine(today, time.min, ends_at.tzinfo)).total_seconds()
     if left <= 0:
         return  # the cluster file has the finding
-    ends, interval = f"the Capacity Block ends within {_shown(left)}", job.checkpoint.interval
+    ends = f"the Capacity Block ends within {_shown(left)}"
     if fastest * interval > left:
         found = f"{ends}, and {interval} iterations take {_shown(fastest * interval)} or more"
         often = int(left / fastest)
@@ -208,11 +206,10 @@ def check_checkpoint_paths(job: TrainingJob) -> Iterator[Finding]:
     """Yield checkpoint directories that no run finds its checkpoints in, or risks to lose."""
     checkpoint = job.checkpoint
     for name in ("directory", "pretrained"):
-        place: str | None = getattr(checkpoint, name)
-        if place and _ITERATION.fullmatch(PurePosixPath(place).name):
-            found = f"{place} is one checkpoint, not the directory of them"
-            remedy = f"use {PurePosixPath(place).parent}"
-            yield Finding(Code.WEIGHTS, ("checkpoint", name), found, remedy)
+        folder, _, last = (getattr(checkpoint, name) or "").rstrip("/").rpartition("/")
+        if _ITERATION.fullmatch(last):
+            found = f"{folder}/{last} is one checkpoint, not the directory of them"
+            yield Finding(Code.WEIGHTS, ("checkpoint", name), found, f"use {folder}")
     if checkpoint.keep_last == 1:
         found = "a checkpoint that cannot be read leaves nothing to go back to"
         yield warning(Code.RETENTION, ("checkpoint", "keep_last"), found, "keep 2 or more")

@@ -73,9 +73,8 @@ def evaluate(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Can
     batch = megatron_batch(job.training, model, layout, arguments(job))
     states, capacity = megatron_states(arguments(job)), capacity_bytes(instance)
     memory = estimate(model, layout, batch, capacity, states)
-    return Candidate(
-        layout, batch, memory, megatron_speed(model, layout, batch, found, states=states)
-    )
+    speed = megatron_speed(model, layout, batch, found, states=states)
+    return Candidate(layout, batch, memory, speed)
 
 
 def search(job: MegatronRun, model: ModelShape, instance: InstanceType) -> list[Candidate]:
@@ -131,9 +130,8 @@ def as_job(job: MegatronRun, each: Candidate) -> MegatronRun:
     )
     if not isinstance(job, MegatronJob):
         return found
-    return found.model_copy(
-        update={"extra_args": (*_without_stages(job.extra_args), *each.extra_args)}
-    )
+    words = (*_without_stages(job.extra_args), *each.extra_args)
+    return found.model_copy(update={"extra_args": words})
 
 
 def _without_stages(words: Sequence[str]) -> tuple[str, ...]:

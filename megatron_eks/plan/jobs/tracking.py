@@ -158,7 +158,7 @@ def plan_metrics(job: Job, cluster: ClusterPlan, training: Training | None) -> P
     if not isinstance(job, MegatronRun | TorchRun | TorchrunJob) or not (is_watched or sends):
         return None
     port = METRICS_PORT if is_watched else 0
-    plan = Plan(job.name, job.kind, port, nodes=job.nodes, mlflow=sends)
+    plan = Plan(job.name, job.kind, port, nodes=job.nodes, mlflow=sends or None)
     if isinstance(job, TorchrunJob):
         saved = job.checkpoint.directory if job.checkpoint else None
         gpus = job_gpus(job, cluster.pool(job.pool).instance)
