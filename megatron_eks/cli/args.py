@@ -92,8 +92,7 @@ Cluster = Annotated[
 ]
 Format = Literal["table", "json", "yaml"]
 Output = Annotated[
-    Format,
-    Parameter(("--output", "-o"), help="table, json or yaml", metavar="FORMAT"),
+    Format, Parameter(("--output", "-o"), help="table, json or yaml", metavar="FORMAT")
 ]
 Yes = Annotated[bool, Parameter(help="answer yes to every question")]
 POSITIVE = Parameter(validator=Number(gt=0, lte=14 * 24 * 60))
@@ -124,8 +123,7 @@ class Reach(opening.Reach):
     kubeconfig: Annotated[
         Path | None,
         Parameter(
-            metavar="FILE",
-            help="how to reach the cluster (default: $KUBECONFIG or ~/.kube/config)",
+            metavar="FILE", help="how to reach the cluster (default: $KUBECONFIG or ~/.kube/config)"
         ),
     ] = None
     context: Annotated[

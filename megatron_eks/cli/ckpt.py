@@ -141,10 +141,7 @@ def push_checkpoints(
 
     chosen = ["--all"] if every else [f"--name={iteration}"] if iteration else []
     return act(
-        reach,
-        what,
-        partial(checkpoints.push, which=chosen),
-        lambda found, _: to_push(found, uri),
+        reach, what, partial(checkpoints.push, which=chosen), lambda found, _: to_push(found, uri)
     )
 
 

@@ -252,8 +252,5 @@ def cancel(
     from megatron_eks.ops.jobs.cancel import run
 
     return on_cluster(
-        reach,
-        lambda on: run(on.client, on.plan, job, timeout * 60, on.console),
-        yes=yes,
-        job=job,
+        reach, lambda on: run(on.client, on.plan, job, timeout * 60, on.console), yes=yes, job=job
     )

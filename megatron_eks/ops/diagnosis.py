@@ -44,11 +44,7 @@ def as_json(found: Diagnosis) -> Json:
         **picked(found, "certain", "ended_well", "cause", "why", "remedy", "rank"),
         "evidence": [_line(line) for line in found.evidence],
         "cascades": [
-            {
-                "code": each.code.value,
-                **picked(each, "what", "lines"),
-                "first": _line(each.first),
-            }
+            {"code": each.code.value, **picked(each, "what", "lines"), "first": _line(each.first)}
             for each in found.cascades
         ],
         **picked(found, "last_step", "lines"),

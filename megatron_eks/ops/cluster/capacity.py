@@ -54,8 +54,7 @@ def offers_of(types: Iterable[str], ec2: BaseClient) -> dict[str, tuple[str, ...
     """Return the zones of the region that offer each of some instance types."""
     found: dict[str, list[str]] = {name: [] for name in types}
     pages = ec2.get_paginator("describe_instance_type_offerings").paginate(
-        LocationType="availability-zone",
-        Filters=[{"Name": "instance-type", "Values": list(found)}],
+        LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": list(found)}]
     )
     for page in pages:
         for each in page["InstanceTypeOfferings"]:

@@ -215,8 +215,7 @@ def _window(account: Account, pool: PoolPlan, found: Reservation, path: Path) ->
 
 
 def _brings(account: Account) -> bool:
-    plan = account.plan
-    return bool(plan.network.existing or plan.storage.existing or plan.storage.kms_key_arn)
+    return bool(account.plan.network.existing or account.plan.storage.existing)
 
 
 def _has_cluster(account: Account) -> bool:

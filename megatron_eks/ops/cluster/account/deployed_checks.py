@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Iterator
-from datetime import timedelta
 
 from megatron_eks.catalog.pins import bad_releases, newest_release_command
 from megatron_eks.config.codes import Code
@@ -15,14 +14,12 @@ from megatron_eks.ops.cluster.build_records import is_there
 from megatron_eks.ops.jobs.job_access import REMEDY, lacking
 from megatron_eks.plan.cluster.cluster import EVENT_TTL
 
-# Deploying a new version and moving jobs takes planning.
-_SUPPORT_SOON = timedelta(days=60)
 _USABLE_FILE_SYSTEM = frozenset({"AVAILABLE", "UPDATING"})
 _DEPLOY = "run: meks deploy"
 
 
 def support(account: Account) -> Iterator[Finding]:
-    """Compare what EKS says of the version with today, and with what the plan sets."""
+    """Ask whether EKS has the version, and takes what the plan sets for it."""
     version, region = account.plan.kubernetes_version, account.plan.region
     path: Path = ("kubernetes_version",)
     answer = account.client("eks").describe_cluster_versions(clusterVersions=[version])
@@ -30,15 +27,9 @@ def support(account: Account) -> Iterator[Finding]:
         remedy = "take one of: aws eks describe-cluster-versions"
         yield Finding(Code.SUPPORT_ENDS, path, f"EKS in {region} offers no {version}", remedy)
         return
-    found = answer["clusterVersions"][0]
-    today, ends = account.now.date(), found.get("endOfStandardSupportDate")
-    if ends is not None and ends.date() - today < _SUPPORT_SOON:
-        verb = "ended" if ends.date() < today else "ends"
-        text = f"standard support of {version} {verb} on {ends.date()}"
-        remedy = "plan the next version; extended support costs six times as much an hour"
-        yield Finding(Code.SUPPORT_ENDS, path, text, remedy, Level.WARNING)
     # Which bounds the time has that events live, no document of EKS says.
-    server = found.get("controlPlaneComponentConfig", {}).get("kubeApiServerConfig", {})
+    found = answer["clusterVersions"][0].get("controlPlaneComponentConfig", {})
+    server = found.get("kubeApiServerConfig", {})
     bounds = server.get("eventTtl", {}).get("constraints", {})
     least, most = (str(bounds.get(name, "")) for name in ("min", "max"))
     if "Cluster" in account.plan.stacks and not (

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
-from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.checks import in_aws
 from megatron_eks.ops.cluster.account.account import Account, Described
 from megatron_eks.ops.output import count
@@ -32,35 +31,12 @@ def _peers(rules: Iterable[Described]) -> list[str]:
 
 
 def brought(account: Account) -> Iterator[Finding]:
-    """Look for the VPC, subnets, group and key that the file names."""
-    plan, existing = account.plan, account.plan.network.existing
-    if existing is not None:
-        filters = [{"Name": "vpc-id", "Values": [existing.vpc_id]}]
-        there = account.client("ec2").describe_vpcs(Filters=filters)["Vpcs"]
-        if not there:
-            found = f"there is no VPC {existing.vpc_id} in {plan.region}"
-            yield Finding(Code.BROUGHT_MISSING, ("network", "vpc_id"), found, "correct it")
-        # Where none of them exists, the VPC is what there is to say.
-        for zone, number in existing.private_subnets.items() if account.subnets else ():
+    """Compare the subnets that the file names with its zones: nodes would start in others."""
+    existing = account.plan.network.existing
+    # Where none of them exists, CloudFormation names the VPC.
+    if existing is not None and account.subnets:
+        for zone, number in existing.private_subnets.items():
             yield from _subnet(account, zone, number, existing.vpc_id)
-        group = existing.node_security_group_id
-        if there and group and not account.groups("group-id", group):
-            found = f"there is no security group {group} in {plan.region}"
-            path: Path = ("network", "node_security_group_id")
-            yield Finding(Code.BROUGHT_MISSING, path, found, "correct it")
-    if plan.storage.existing and account.cluster is None:
-        # Once there is a cluster, what is in it says whether this has happened.
-        found = f"it exists, and the set-up Job of `meks apply` {plan.platform.shared_directories}"
-        remedy = "see that nothing of others has these names; or set path, a folder of yours"
-        path = ("storage", "lustre", "existing")
-        yield Finding(Code.SHARED_DIRECTORIES, path, found, remedy, Level.WARNING)
-    if arn := plan.storage.kms_key_arn:
-        key = if_there(account.client("kms").describe_key, "NotFoundException", KeyId=arn)
-        state = str(key["KeyMetadata"]["KeyState"]) if key else ""
-        if state != "Enabled":
-            found = f"{arn} is {state}" if state else f"there is no key {arn}"
-            path = ("storage", "kms_key_arn")
-            yield Finding(Code.BROUGHT_MISSING, path, found, "name a key that is enabled")
 
 
 def _subnet(account: Account, zone: str, number: str, vpc: str) -> Iterator[Finding]:

@@ -1,7 +1,5 @@
 """What is deployed already: cluster, add-ons, node groups, file systems, images."""
 
-from datetime import UTC, datetime
-
 import pytest
 
 from tests.ops.aws.preflight.subjects import (
@@ -34,21 +32,6 @@ def versions(**described):
 def test_a_deployed_cluster_that_works_is_no_finding(found):
     """As it is right after `meks deploy` and `meks build`."""
     assert of(found) == {}
-
-
-@pytest.mark.parametrize(
-    ("ends", "text"),
-    [
-        (datetime(2027, 1, 20, tzinfo=UTC), "ends on 2027-01-20"),
-        (datetime(2026, 11, 21, tzinfo=UTC), "ended on 2026-11-21"),
-    ],
-)
-def test_support_that_ends_soon_is_a_warning(found, ends, text):
-    """EKS says it, whatever this release knows."""
-    (line,) = of(found, **versions(endOfStandardSupportDate=ends))["Kubernetes version supported"]
-    assert line.startswith(f"warning MEKS-0830 standard support of 1.36 {text} - ")
-    later = datetime(2027, 1, 21, tzinfo=UTC)
-    assert of(found, **versions(endOfStandardSupportDate=later)) == {}
 
 
 @pytest.mark.parametrize(

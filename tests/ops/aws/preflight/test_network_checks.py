@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.ops.aws.preflight.subjects import EKS, SYSTEM, gone, project, told, with_keys
+from tests.ops.aws.preflight.subjects import EKS, SYSTEM, project, told, with_keys
 
 GROUP, OTHER = "sg-0123456789abcdef0", "sg-0123456789abcdef1"
 VPC = "vpc-0123456789abcdef0"
@@ -72,7 +72,6 @@ def of(brought, *groups, **answers):
     lustre |= {"LustreConfiguration": {"MountName": EXISTING["mount_name"]}}
     interfaces = {"NetworkInterfaces": [{"Groups": [{"GroupId": OTHER}]}]}
     usual = {
-        "describe_vpcs": {"Vpcs": [{}]},
         "describe_security_groups": described,
         "describe_cluster": {"cluster": EKS},
         "describe_file_systems": {"FileSystems": [lustre]},
@@ -89,12 +88,6 @@ def test_what_exists_as_it_is_named_is_no_finding(brought):
     assert of(brought) == {}
 
 
-def test_a_vpc_of_nobody_is_an_error(brought):
-    """And nothing is said of what would be in it."""
-    found = of(brought, describe_vpcs={"Vpcs": []}, describe_subnets={"Subnets": []})
-    assert found[_BROUGHT] == [f"error MEKS-0832 there is no VPC {VPC} in us-east-2 - correct it"]
-
-
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -109,14 +102,12 @@ def test_a_subnet_elsewhere_says_where(brought, change, text):
     assert found[_BROUGHT] == [f"error MEKS-0832 {number} {text}"]
 
 
-def test_a_subnet_or_group_that_is_missing_is_named(brought):
-    """Each of them."""
+def test_a_subnet_that_is_missing_is_named(brought):
+    """Where all are, CloudFormation names their VPC."""
     there = subnets(number=SUBNETS["us-east-2b"], SubnetId="subnet-other")
-    found = of(brought, group(OTHER, [], []), **there)
-    assert [line.split(" in us")[0] for line in found[_BROUGHT]] == [
-        f"error MEKS-0832 there is no subnet {SUBNETS['us-east-2b']}",
-        f"error MEKS-0832 there is no security group {GROUP}",
-    ]
+    (line,) = of(brought, **there)[_BROUGHT]
+    assert line.startswith(f"error MEKS-0832 there is no subnet {SUBNETS['us-east-2b']} in us-")
+    assert of(brought, describe_subnets={"Subnets": []}) == {}
 
 
 def test_efa_needs_the_rule_to_itself_both_ways(brought):
@@ -173,26 +164,3 @@ def test_rules_of_the_default_group_are_a_warning(brought):
     (line,) = of(brought, NODES, default)["default security group"]
     assert line.startswith("warning MEKS-0831 it lets 1 rule in and 1 out - aws ec2 describe-")
     assert of(brought, NODES, group("sg-default", [], [], "default")) == {}
-
-
-@pytest.mark.parametrize(
-    ("state", "text"),
-    [("", "there is no key"), ("PendingDeletion", "is PendingDeletion - name a key that is")],
-)
-def test_a_key_that_cannot_encrypt_is_an_error(tmp_path, state, text):
-    """The file system would not be made."""
-    key = {"KeyMetadata": {"KeyState": state}} if state else gone("NotFoundException")
-    arn = "arn:aws:kms:us-east-2:123456789012:key/12345678-1234-1234-1234-123456789012"
-    found = told(project(tmp_path, with_keys(storage={"kms_key_arn": arn})), describe_key=key)
-    assert text in "".join(found[_BROUGHT])
-
-
-def test_what_will_be_made_on_a_file_system_that_exists_is_said_before(brought):
-    """Until there is a cluster, in which the Job itself can be looked at."""
-    (line,) = of(brought, describe_cluster=gone("ResourceNotFoundException"))[_BROUGHT]
-    assert line == (
-        "warning MEKS-0856 it exists, and the set-up Job of `meks apply` makes what is missing of "
-        "/shared/data, /shared/tokenizer, /shared/checkpoints, /shared/logs, /shared/cache, for "
-        "user 10001, and changes nothing else - see that nothing of others has these names; or set "
-        "path, a folder of yours"
-    )
