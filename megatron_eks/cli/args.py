@@ -110,7 +110,7 @@ Timeout = Annotated[
         metavar="MINUTES", show_default=lambda number: f"{number:g}", help="how long to wait"
     ),
 ]
-Job = Annotated[str, JOBS]
+Job = Annotated[str, JOBS, Parameter(help="of jobs/")]
 SomeJob = Annotated[str | None, JOBS]
 
 

@@ -17,7 +17,7 @@ _WATCH_SECONDS = 5.0
 
 @command(JOBS)
 def submit(
-    job: args.Job,
+    job: Annotated[str, args.JOBS],
     /,
     *,
     nodes: Annotated[str | None, Parameter(metavar="N")] = None,
@@ -183,7 +183,6 @@ def shell(
     meks shell megatron-cpt-techpulse --all-ranks -- df -h /shared
     meks shell megatron-cpt-techpulse -- cat /shared/notes.txt > notes.txt
 
-    :param job: of jobs/
     :param rank: where (default: 0)
     :param all_ranks: run the command in all ranks, each line with its rank
     """
@@ -221,7 +220,6 @@ def dev(
     meks dev megatron-cpt-techpulse -- nvidia-smi
     meks dev megatron-cpt-techpulse --stop
 
-    :param job: of jobs/
     :param gpus: GPUs of one node; 0: on a system node (default: 1)
     :param hours: the pod ends after them, whatever runs in it
     :param idle_minutes: it ends earlier after as many without a connection or a busy GPU
@@ -246,8 +244,6 @@ def cancel(
     """End a job, and wait until its pods are gone.
 
     meks cancel megatron-cpt-techpulse
-
-    :param job: of jobs/
     """
     from megatron_eks.ops.jobs.cancel import run
 

@@ -48,7 +48,7 @@ def report(
 
 @command(JOBS)
 def profile(
-    job: args.Job,
+    job: Annotated[str, args.JOBS],
     /,
     *,
     steps: Annotated[tuple[int, int] | None, args.read_by(read_steps, metavar="FIRST:LAST")] = None,
@@ -100,7 +100,6 @@ def tensorboard(
     meks tensorboard megatron-cpt-techpulse
     meks tensorboard trainer --dir /shared/runs/trainer --port 6007
 
-    :param job: of jobs/
     :param directory: on the file system (default: where kinds megatron and megatron_bridge write)
     :param port: of this machine
     :param hours: it ends after them
