@@ -40,10 +40,10 @@ def platform(emitted, tmp_path):
 def run(access, loaded, platform):
     """Return a function that applies, and returns exit code, data and progress."""
 
-    def call(answer: str | None = None, *, paths=(), previews=True, only_diff=False):
+    def call(answer: str | None = None, *, paths=(), **changes):
         told = console(answer and f"{answer}\n", yes=answer is None)
-        on, wish = Opened(access, loaded, told), {"previews": previews, "only_diff": only_diff}
-        code = apply.run(paths, on, platform=platform, wait_seconds=60, **wish)
+        wish = {"platform": platform, "previews": True, "wait_seconds": 60, **changes}
+        code = apply.run(paths, Opened(access, loaded, told), **wish)
         return code, written(told), said(told)
 
     return call
