@@ -12,8 +12,6 @@ from megatron_eks.cli import args
 from megatron_eks.cli.app import JOBS, command
 from megatron_eks.ops.opening import console_here, on_cluster, today
 
-_WATCH_SECONDS = 5.0
-
 
 @command(JOBS)
 def submit(
@@ -62,16 +60,6 @@ def status(
     job: args.SomeJob = None,
     /,
     *,
-    watch: Annotated[
-        list[float] | None,
-        Parameter(
-            consume_multiple=(0, 1),
-            validator=Number(gte=1, lte=24 * 3600),
-            metavar="[SECONDS]",
-            help="refresh until the job ends; Ctrl-C does not stop the job "
-            f"(default: every {_WATCH_SECONDS:g}); with -o json one line each time",
-        ),
-    ] = None,
     reach: args.Reach = args.HERE,
     output: args.Output = "table",
 ) -> int:
@@ -79,18 +67,13 @@ def status(
 
     meks status                             pools, jobs, what is not ready
     meks status megatron-cpt-techpulse      each rank, speed beside the plan
-    meks status megatron-cpt-techpulse --watch
     meks status -o json | jq .jobs
 
     :param job: default: the cluster
     """
     from megatron_eks.ops.jobs.records import see
 
-    if watch is not None and output == "yaml":
-        raise CycloptsError(msg="--watch writes tables or lines of JSON: -o json")
-    every = None if watch is None else next(iter(watch), _WATCH_SECONDS)
-    look = partial(see, job, output=output, interval=every)
-    return on_cluster(reach, look, job=job)
+    return on_cluster(reach, partial(see, job, output=output), job=job)
 
 
 @command(JOBS)
@@ -204,7 +187,6 @@ def dev(
     hours: Annotated[float, args.POSITIVE, Parameter(metavar="N", show_default=True)] = 8,
     idle_minutes: Annotated[float, args.POSITIVE, Parameter(metavar="N", show_default=True)] = 30,
     port: Annotated[int | None, Parameter(validator=Number(gte=1, lte=65535), metavar="N")] = None,
-    stop: bool = False,
     preview: args.Preview = False,
     yes: args.Yes = False,
     reach: args.Reach = args.HERE,
@@ -218,18 +200,16 @@ def dev(
     meks dev megatron-cpt-techpulse --gpus 0 --hours 2
     meks dev megatron-cpt-techpulse --port 8888     Jupyter, started in the shell
     meks dev megatron-cpt-techpulse -- nvidia-smi
-    meks dev megatron-cpt-techpulse --stop
 
     :param gpus: GPUs of one node; 0: on a system node (default: 1)
     :param hours: the pod ends after them, whatever runs in it
     :param idle_minutes: it ends earlier after as many without a connection or a busy GPU
     :param port: forward this local port to the same port of the pod, instead of a shell
-    :param stop: end the pod
     """
     from megatron_eks.ops.jobs.dev import Options, run
 
-    options = Options(gpus, hours, idle_minutes, stop, port, inner, preview)
-    return on_cluster(reach, partial(run, job, options), yes=yes, makes=not stop, job=job)
+    options = Options(gpus, hours, idle_minutes, port, inner, preview)
+    return on_cluster(reach, partial(run, job, options), yes=yes, makes=True, job=job)
 
 
 @command(JOBS)

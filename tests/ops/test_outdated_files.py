@@ -28,7 +28,6 @@ ckpt push megatron-cpt-techpulse s3://bucket/x
 ckpt verify megatron-cpt-techpulse
 cleanup --yes
 cost
-dev megatron-cpt-techpulse --stop
 data fetch s3://bucket/data/ /shared/data
 data pull /shared/logs/x
 data push cluster.yaml s3://bucket/data

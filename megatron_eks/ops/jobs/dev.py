@@ -14,7 +14,7 @@ from megatron_eks.kubernetes.client import Object
 from megatron_eks.kubernetes.execution import Channel, Execution
 from megatron_eks.ops.cluster.apply import refuse_unfit
 from megatron_eks.ops.data.shared_pod import rendered
-from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, USAGE, Failure, no_such
+from megatron_eks.ops.failure import DONE, FAILED, USAGE, Failure, no_such
 from megatron_eks.ops.jobs import cancel, room, shell, submit
 from megatron_eks.ops.kube import access, jobs, objects
 from megatron_eks.ops.kube.jobs import CONTAINER, RunningJob
@@ -42,7 +42,6 @@ class Options:
     """None: one, where the job has any."""
     hours: float
     idle_minutes: float
-    stop: bool
     port: int | None
     command: Sequence[str]
     previews: bool
@@ -55,18 +54,11 @@ def run(name: str, options: Options, on: Opened) -> int:
     if found and found.manifest["metadata"].get("labels", {}).get("app") != DEV_APP:
         text, remedy = f"{own} is already another job", "rename one of the two jobs"
         raise Failure(Code.JOB_DIFFERS, text, remedy, exit_code=USAGE)
-    if options.stop and found is None:
-        job_named(name, on)
-        text = f"no pod of meks dev is there for job {name!r}"
-        remedy = f"start one with: meks dev {name}"
-        raise Failure(Code.JOB_NOT_FOUND, text, remedy, exit_code=NOT_FOUND)
-    if options.stop:
-        return cancel.run(client, on.plan, own, _END_SECONDS, console)
     if found and not found.ended and options.gpus is not None:
         has = int(room.requests(found.pod_specs[0][1]).get(room.GPU, 0))
         if has != options.gpus:
             text = f"--gpus {options.gpus}: {own} is there already, with {has}"
-            remedy = f"leave --gpus out to use it, or end it first: meks dev {name} --stop"
+            remedy = f"leave --gpus out to use it, or end it first: meks cancel {own}"
             raise Failure(Code.DEV_GPUS, text, remedy, exit_code=USAGE)
     if found and found.ended:
         console.say(f"{own} has ended; starting it again")
@@ -92,7 +84,7 @@ def run(name: str, options: Options, on: Opened) -> int:
         else:
             inner = shell.Options(command=words_of(options.command))
             code = shell.run(client, on.plan, own, inner, console)
-    come = f"to reconnect: meks dev {name}; to end it: meks dev {name} --stop"
+    come = f"to reconnect: meks dev {name}; to end it: meks cancel {own}"
     console.say(f"{own} runs until it is no longer used or its hours are over; {come}")
     return code
 

@@ -12,7 +12,6 @@ from megatron_eks.ops.jobs import queues, room
 from megatron_eks.ops.jobs.look import newest_step
 from megatron_eks.ops.jobs.status_view import SCHEMA_VERSION, step_json, time_text
 from megatron_eks.ops.jobs.waiting import Around, Wait, waits
-from megatron_eks.ops.jobs.watching import View
 from megatron_eks.ops.kube import jobs, teams
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
@@ -131,11 +130,6 @@ def _not_ready(client: Client, plan: ClusterPlan, version: str, kind: str) -> li
             place = f"{each['metadata']['namespace']}/{each['metadata']['name']}"
             lines.append(f"{kind} {place}: {why}")
     return lines
-
-
-def view(found: Overview) -> View:
-    """Return it in all forms; a cluster never ends."""
-    return View(lambda: lines(found), lambda: as_json(found), ended=False)
 
 
 def lines(found: Overview) -> Iterator[str]:

@@ -3,7 +3,6 @@
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 from megatron_eks.config.codes import Code
 from megatron_eks.diagnosis.diagnose import Diagnosis
@@ -19,11 +18,11 @@ from megatron_eks.ops.jobs import (
     status,
     status_view,
     waiting,
-    watching,
 )
 from megatron_eks.ops.jobs.logs import Options
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.opening import Opened
+from megatron_eks.ops.output import formatted
 from megatron_eks.ops.programs import Place
 from megatron_eks.project import Project
 
@@ -50,27 +49,24 @@ def logs_of(job: str, options: Options, on: Opened, *, output: str, explains: bo
     return logs.run(client, project.cluster, job, options, console)
 
 
-def see(job: str | None, on: Opened, *, output: str, interval: float | None) -> int:
-    """Show how a job or the cluster does, once or every `interval` seconds."""
+def see(job: str | None, on: Opened, *, output: str) -> int:
+    """Show how a job or the cluster does."""
     client, project, console = on.client, on.project, on.console
+    if job is None:
+        found = overview.read(client, project.cluster)
+        console.write(formatted(output, overview.lines(found), lambda: overview.as_json(found)))
+        return DONE
 
-    @cache
     def record() -> Sequence[str]:
-        place = SharedPod(*on, claim_of(project, str(job)), _RECORD_SECONDS)
+        place = SharedPod(*on, claim_of(project, job), _RECORD_SECONDS)
         try:
-            return Record(place, project, str(job), console).read(Options(), both=True)
+            return Record(place, project, job, console).read(Options(), both=True)
         except (Failure, ApiError) as error:
             # A cluster that cannot tell has an end to show too.
             console.say(f"note: the record of {job} cannot be read: {error}")
         return ()
 
-    def look() -> watching.View:
-        if job is None:
-            return overview.view(overview.read(client, project.cluster))
-        return status_view.view(status.read(client, project, job, record))
-
-    again = f"meks status {f'{job} ' if job else ''}--watch"
-    return watching.show(client, look, watching.Options(output, interval, again), console)
+    return status_view.show(status.read(client, project, job, record), output, console)
 
 
 _PROGRAM = "job_logs"

@@ -7,14 +7,13 @@ from datetime import datetime
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
-from megatron_eks.ops.console import duration
+from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.failure import CHECK_FAILED, DONE
 from megatron_eks.ops.jobs import curves
 from megatron_eks.ops.jobs.pace import Pace, Planned
 from megatron_eks.ops.jobs.status import State, summary
-from megatron_eks.ops.jobs.watching import View
 from megatron_eks.ops.kube.jobs import Rank
-from megatron_eks.ops.output import count, picked, table
+from megatron_eks.ops.output import count, formatted, picked, table
 from megatron_eks.programs.run_log import Step
 
 SCHEMA_VERSION = 1
@@ -22,15 +21,11 @@ _FEWEST = 3
 """Steps that make a course."""
 
 
-def view(state: State) -> View:
-    """Return it in all forms."""
+def show(state: State, output: str, console: Console) -> int:
+    """Print it; return 4 where a run has ended and its last copies are missing."""
+    console.write(formatted(output, lines(state), lambda: as_json(state)))
     missing = any(each.code is Code.COPIES_MISSING for each in state.findings)
-    return View(
-        lines=lambda: lines(state),
-        as_json=lambda: as_json(state),
-        ended=bool(state.look.job.ended),
-        code=CHECK_FAILED if missing else DONE,
-    )
+    return CHECK_FAILED if missing else DONE
 
 
 def lines(state: State) -> Iterator[str]:

@@ -88,14 +88,14 @@ def record(cluster):
 
 
 def test_it_has_what_the_jobs_pods_have(cluster, meks):
-    """Code, variables, mounts and torch; the second command comes back, and --stop ends it."""
+    """Code, variables, mounts and torch; a second command comes back; `meks cancel` ends it."""
     script = (
         "cd /tmp/code && ls && echo $MINE && touch mine /shared/logs && python3 -c 'import torch'"
     )
     first = dev(meks, "--", "sh", "-c", script)
     assert first.stdout.split("\n")[:2] == ["train.py", "of the job"], first.stderr
     assert "no GPU, on the system nodes, which are paid for anyway" in first.stderr
-    assert "to end it: meks dev mine --stop" in first.stderr
+    assert "to end it: meks cancel dev-mine" in first.stderr
     again = meks("dev", "mine", "--", "sh", "-c", "cat mine; exit 3", code=3)
     assert "Start it?" not in again.stderr
     said = meks("dev", "mine", "--gpus", "9", code=2).stderr
@@ -106,10 +106,8 @@ def test_it_has_what_the_jobs_pods_have(cluster, meks):
     assert "dev-mine: Running" in meks("status", "dev-mine").stdout
     meks("logs", "dev-mine")
     assert meks("shell", "dev-mine", "--", "ls", "/tmp/code/mine").stdout == "/tmp/code/mine\n"  # noqa: S108 -- the pod's
-    meks("dev", "mine", "--stop", "--yes")
+    meks("cancel", "dev-mine", "--yes")
     assert job(cluster) is None
-    said = meks("dev", "mine", "--stop", code=3).stderr
-    assert "no pod of meks dev is there for job 'mine' - start one with: meks dev mine" in said
 
 
 def test_its_price_is_said_and_nobody_pays_unasked(cluster, meks):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.jobs import status, status_view, watching
+from megatron_eks.ops.jobs import status, status_view
 from tests import schemas
 from tests.annex import jobs
 from tests.annex.kubelet import runs
@@ -59,8 +59,7 @@ def state_of(cluster):
 
     def call(project, name):
         told = console()
-        see = lambda: status_view.view(status.read(cluster.client, project, name))  # noqa: E731
-        assert watching.show(cluster.client, see, watching.Options("json"), told) == 0
+        assert status_view.show(status.read(cluster.client, project, name), "json", told) == 0
         return schemas.read("status", written(told))
 
     return call

@@ -18,7 +18,6 @@ from megatron_eks.ops.jobs import (
     status_view,
     submission,
     submit,
-    watching,
 )
 from megatron_eks.ops.jobs.rendering import Wish
 from megatron_eks.ops.kube.access import Access
@@ -91,13 +90,8 @@ def said(console):
 
 def state_of(client, loaded, console, name):
     """Return what `meks status JOB -o json` prints."""
-    return shown(client, console, lambda: status_view.view(status.read(client, loaded, name)))
-
-
-def shown(client, console, see):
-    """Return what is printed as JSON, which the schema has."""
     start = len(console.stdout.getvalue())
-    assert watching.show(client, see, watching.Options("json"), console) == 0
+    assert status_view.show(status.read(client, loaded, name), "json", console) == 0
     return schemas.read("status", console.stdout.getvalue()[start:])
 
 
@@ -276,12 +270,11 @@ def test_status_shows_each_rank_with_its_own_node(client, loaded, send, console,
     ]
 
 
-def test_status_of_the_cluster_has_pools_and_jobs(client, loaded, send, console, job_name):
+def test_status_of_the_cluster_has_pools_and_jobs(client, loaded, send, job_name):
     """GPUs in use are those that pods have asked for."""
     send()
     running(client, job_name)
-    see = lambda: overview.view(overview.read(client, loaded.cluster))  # noqa: E731
-    found = shown(client, console, see)
+    found = schemas.checked("status", overview.as_json(overview.read(client, loaded.cluster)))
     pool = next(each for each in found["pools"] if each["pool"] == "p4d")
     assert (pool["nodes"], pool["gpus"], pool["free_gpus"]) == (4, 32, 16)
     (job,) = (each for each in found["jobs"] if each["name"] == job_name)

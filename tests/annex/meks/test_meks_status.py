@@ -1,19 +1,12 @@
 """`meks status` on a real API server: whose pods are whose, what is asked, and a watch's end."""
 
-import os
-import signal
-import subprocess
-import sys
-from functools import partial
-
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.jobs import status, status_view, watching
+from megatron_eks.ops.jobs import status, status_view
 from tests import hostile, schemas
 from tests.annex import jobs
 from tests.consoles import console, written
-from tests.screens import Screen
 
 pytestmark = pytest.mark.control_plane
 
@@ -230,7 +223,7 @@ def test_a_job_in_a_queue_says_what_kueue_says(client, submit, loaded, state_of)
         (wait,) = state_of("queued")["waits_for"]
         told = console()
         state = status.read(client, loaded, "queued")
-        watching.show(client, lambda: status_view.view(state), watching.Options(), told)
+        status_view.show(state, "table", told)
     finally:
         client.delete(
             "apiextensions.k8s.io/v1", "CustomResourceDefinition", "workloads.kueue.x-k8s.io"
@@ -240,45 +233,3 @@ def test_a_job_in_a_queue_says_what_kueue_says(client, submit, loaded, state_of)
     assert wait["why"].endswith(": insufficient unused quota for nvidia.com/gpu")
     assert "insufficient unused quota" in written(told)
     assert hostile.acting(written(told)) == []
-
-
-@pytest.fixture
-def meks(control_plane, project):
-    """Return a function that starts a command on a terminal."""
-    begun = []
-
-    def call(*arguments):
-        environment = {**os.environ, "KUBECONFIG": str(control_plane.kubeconfig), "TERM": "xterm"}
-        words = [sys.executable, "-m", "megatron_eks", *arguments]
-        environment |= {"COLUMNS": "80", "LINES": "24"}
-        begun.append(Screen(partial(subprocess.Popen, words, cwd=project, env=environment)))
-        return begun[-1]
-
-    yield call
-    for each in begun:
-        each.close()
-
-
-def test_a_watch_on_a_terminal_until_ctrl_c(client, submit, meks):
-    """It is drawn in place, and says how to come back."""
-    job = jobs.training_job("watched")
-    submit(job)
-    jobs.wait_for_pods(client, job, 2, "Running")
-    screen = meks("status", "watched", "--watch", "1")
-    first = screen.shows(r"watched-worker-0 +p4d-\d +Running")
-    assert "watched: Running, 2 of 2 ranks run\x1b[K" in first
-    screen.shows(r"\x1b\[Hwatched: ")
-    screen.process.send_signal(signal.SIGINT)
-    screen.shows("to look again: meks status watched --watch")
-    assert screen.ends() == 130
-
-
-def test_a_watch_ends_with_the_job(submit, meks):
-    """With what became of it."""
-    job = jobs.training_job("short")
-    for replica in job["spec"]["pytorchReplicaSpecs"].values():
-        replica["template"]["metadata"]["annotations"] = {"localcloud/complete-after": "10s"}
-    submit(job)
-    screen = meks("status", "short", "--watch", "1")
-    screen.shows("short: Succeeded")
-    assert screen.ends() == 0

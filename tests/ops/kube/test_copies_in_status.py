@@ -9,6 +9,7 @@ from megatron_eks.ops.failure import CHECK_FAILED, DONE
 from megatron_eks.ops.jobs import account, alarms, pace, status_view
 from megatron_eks.ops.jobs.status import State
 from tests.charts import rendered
+from tests.consoles import console
 from tests.ops.kube import looks
 from tests.ops.kube.looks import NOW, line, stamp
 
@@ -89,21 +90,21 @@ def test_a_job_without_its_copies_is_no_plain_success(lines, words):
     assert found.code is Code.COPIES_MISSING
     assert found.found.startswith("finished, copies missing in s3://b/run: ")
     assert found.remedy == "meks ckpt push train"
-    assert status_view.view(state).code == CHECK_FAILED
-    shown = status_view.as_json(state)["copies"]
-    assert isinstance(shown, dict)
-    assert shown["uri"] == URI
+    assert status_view.show(state, "json", console()) == CHECK_FAILED
+    copies = status_view.as_json(state)["copies"]
+    assert isinstance(copies, dict)
+    assert copies["uri"] == URI
 
 
 def test_a_job_whose_copies_are_whole_is_one():
     """Nothing is said, and the exit code is 0."""
     state = seen(told("whole", "all that was saved last is there"), ended="Succeeded")
     assert state.findings == ()
-    assert status_view.view(state).code == DONE
+    assert status_view.show(state, "json", console()) == DONE
 
 
 def test_a_failed_job_is_told_by_its_failure():
     """What its copies were like then is a warning beside it."""
     state = seen(told("failing", DENIED), ended="Failed")
     assert [each.code for each in state.findings] == [Code.COPIES_FAIL]
-    assert status_view.view(state).code == DONE
+    assert status_view.show(state, "json", console()) == DONE
