@@ -154,7 +154,6 @@ def prune(
     dry_run: bool = False,
     yes: args.Yes = False,
     reach: args.Reach = args.HERE,
-    output: args.Output = "table",
 ) -> int:
     """Remove old checkpoints, never what a restart needs; shows them and asks.
 
@@ -167,5 +166,5 @@ def prune(
     from megatron_eks.ops.data import checkpoints
     from megatron_eks.ops.data.target import act
 
-    do = partial(checkpoints.prune, keep_last=keep_last, output=output, dry_run=dry_run)
+    do = partial(checkpoints.prune, keep_last=keep_last, dry_run=dry_run)
     return act(reach, what, do, yes=yes)

@@ -36,19 +36,15 @@ def verify(
     """
     from megatron_eks.ops.jobs import checklist, verify, verify_image
 
-    options = verify.Options(
-        pools=pools,
-        checks=[each for each in CHECKS if not check or each in check],
-        previews=preview,
-        wait_seconds=timeout * 60,
-    )
+    checks = [each for each in CHECKS if not check or each in check]
 
     def act(on: Opened) -> int:
         if job:
             return checklist.run(on.client, on.plan, job, output, on.console)
         if image:
             return verify_image.run(image, output, on)
-        return verify.run(options, output, on)
+        wanted = partial(verify.run, pools=pools, checks=checks, previews=preview)
+        return wanted(output, on, wait_seconds=timeout * 60)
 
     return on_cluster(reach, act, makes=not job, job=job)
 
@@ -113,7 +109,7 @@ def fix(
 
     :param code: as `meks preflight` prints it
     """
-    from megatron_eks.ops.jobs.fix import Options, run
+    from megatron_eks.ops.jobs.fix import run
 
-    options = Options(previews=preview, wait_seconds=timeout * 60)
-    return on_cluster(reach, partial(run, code, options), yes=yes)
+    act = partial(run, code, previews=preview, wait_seconds=timeout * 60)
+    return on_cluster(reach, act, yes=yes)

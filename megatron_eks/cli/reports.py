@@ -88,9 +88,6 @@ def tensorboard(
     port: Annotated[
         int, Parameter(validator=Number(gte=1, lte=65535), metavar="N", show_default=True)
     ] = 6006,
-    hours: Annotated[
-        float, Parameter(validator=Number(gt=0, lte=6), metavar="N", show_default=True)
-    ] = 1,
     reach: args.Reach = args.HERE,
 ) -> int:
     """Open TensorBoard on a job's event files, through a port of this machine.
@@ -102,8 +99,7 @@ def tensorboard(
 
     :param directory: on the file system (default: where kinds megatron and megatron_bridge write)
     :param port: of this machine
-    :param hours: it ends after them
     """
     from megatron_eks.ops.jobs.tensorboard import run
 
-    return on_cluster(reach, partial(run, job, folder=directory, port=port, hours=hours))
+    return on_cluster(reach, partial(run, job, folder=directory, port=port))

@@ -16,7 +16,7 @@ from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.data import shared_files
 from megatron_eks.ops.data.target import Target
 from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, Failure
-from megatron_eks.ops.output import count, formatted, size, structured, table
+from megatron_eks.ops.output import count, formatted, size, table
 from megatron_eks.ops.programs import Ended, Here, Place
 from megatron_eks.programs.checkpoint.checkpoints import publish
 
@@ -74,11 +74,7 @@ def verify(target: Target, place: Place, console: Console, *, name: str | None, 
 
 def head(target: Target) -> dict[str, Json]:
     """Return what all JSON of these commands begins with."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "directory": target.directory,
-        "s3_uri": target.uri,
-    }
+    return {"schema_version": SCHEMA_VERSION, "directory": target.directory, "s3_uri": target.uri}
 
 
 def _words(verb: str, target: Target, *options: str) -> list[str]:
@@ -216,51 +212,28 @@ def _to_here(target: Target, place: Place, console: Console, name: str | None, r
     return DONE
 
 
-def prune(
-    target: Target, place: Place, console: Console, *, keep_last: int, output: str, dry_run: bool
-) -> int:
+def prune(target: Target, place: Place, console: Console, *, keep_last: int, dry_run: bool) -> int:
     """Show what goes and what stays, ask, and remove what was shown and still may go."""
     words = _words("prune", target, f"--keep-last={keep_last}")
     ended = _run(target, [*words, "--dry-run"], place, console, quiet=True)
-    going, staying = ended.rows("goes"), ended.rows("stays")
-    if ended.code and not (going or staying):
-        return ended.code
-    shown = {
-        verb: [
-            {"name": each["name"], "bytes": each["bytes"], "why": each["why"]}
-            | {"where": _where(each, place.name)}
-            for each in choices
-        ]
-        for verb, choices in (("goes", going), ("stays", staying))
-    }
-    if output == "table":
-        rows = [
-            (str(each["name"]), str(each["where"]), size(each["bytes"]), verb, str(each["why"]))
-            for verb, choices in shown.items()
-            for each in choices
-        ]
+    going = ended.rows("goes")
+    rows = [
+        (str(each["name"]), _where(each, place.name), size(each["bytes"]), verb, str(each["why"]))
+        for verb in ("goes", "stays")
+        for each in ended.rows(verb)
+    ]
+    if rows:
         lines = table(("CHECKPOINT", "WHERE", "SIZE", "", "WHY"), rows, right=(2,))
         console.write("".join(f"{line}\n" for line in lines))
-    code, removed = ended.code, list[Json]()
-    if going and not (dry_run or code):
-        if not target.marker:
-            console.say("all bytes of what a restart may need are read first")
-        code, removed = _remove(target, words, going, place, console)
-    else:
-        console.say("nothing was removed" if going or code else "nothing goes")
-    if output != "table":
-        plain: dict[str, Json] = {verb: [*choices] for verb, choices in shown.items()}
-        console.write(structured({**head(target), **plain, "removed": removed}, output))
-    return code
-
-
-def _remove(
-    target: Target, words: list[str], going: list[dict[str, Json]], place: Place, console: Console
-) -> tuple[int, list[Json]]:
+    if dry_run or ended.code or not going:
+        console.say("nothing was removed" if going or ended.code else "nothing goes")
+        return ended.code
+    if not target.marker:
+        console.say("all bytes of what a restart may need are read first")
     total = sum(each["bytes"] for each in going if isinstance(each["bytes"], int))
     if not console.confirm(f"Remove {count(len(going), 'checkpoint')}, {size(total)}?"):
         console.say("nothing was changed")
-        return FAILED, []
+        return FAILED
     # Chosen anew over there: a training goes on meanwhile, and may need what was shown as old.
     only = [f"--only={name}" for name in dict.fromkeys(str(each["name"]) for each in going)]
     ended = _run(target, [*words, *only], place, console)
@@ -268,7 +241,7 @@ def _remove(
     for each in ended.rows("stays"):
         if (each["name"], each["where"]) in chosen:
             console.say(f"{each['name']} stays: {each['why']}")
-    return ended.code, [*ended.names("removed_locally"), *ended.names("removed")]
+    return ended.code
 
 
 def _where(choice: Row, near: str) -> str:

@@ -1,7 +1,6 @@
 """`meks fix CODE`: the remedy of a finding inside the cluster, shown, asked for, and checked."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from megatron_eks.config.codes import Code
@@ -19,31 +18,16 @@ from megatron_eks.project import MANIFESTS
 _POLL_SECONDS = 2
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the user asked for."""
-
-    previews: bool = False
-    wait_seconds: float = 120
-    """How long a remedy may take to show."""
-
-
 Step = tuple[str, Callable[[], object]]
 """One thing that a remedy does: in words, and how."""
+Platform = Callable[[], Sequence[Object]]
+"""Reads what the platform should be, as `make synth` wrote it."""
+Remedy = Callable[[Live, Collection[str], Platform], list[Step]]
+"""What to do in a cluster, where nodes were found wanting."""
 
 
-@dataclass(frozen=True)
-class Patient:
-    """A cluster with what was found in it, and what the platform should be."""
-
-    live: Live
-    found: Sequence[Finding]
-    platform: Callable[[], Sequence[Object]]
-    """Reads it as `make synth` wrote it."""
-
-
-def run(wanted: str, options: Options, on: Opened) -> int:
-    """Apply the remedy of a code and check again; return 4 if the finding stays."""
+def run(wanted: str, on: Opened, *, previews: bool, wait_seconds: float) -> int:
+    """Apply the remedy of a code and check again; return 4 if the finding stays that long."""
     code, (access, project, console) = _code(wanted), on
     live = Live(access, project)
     found = _findings(live, code)
@@ -52,8 +36,9 @@ def run(wanted: str, options: Options, on: Opened) -> int:
         return DONE
     console.report(found)
     folder = project.file.with_name(MANIFESTS) / "platform"
-    read = partial(apply.read, [folder], access, project, previews=options.previews)
-    steps = _REMEDIES[code](Patient(live, found, read))
+    read = partial(apply.read, [folder], access, project, previews=previews)
+    nodes = [str(each.path[0]).removeprefix("Node/") for each in found]
+    steps = _REMEDIES[code](live, nodes, read)
     if not steps:
         text = f"{code} has no remedy here that is safe to apply"
         raise Failure(Code.NOT_FIXABLE, text, found[0].remedy)
@@ -63,7 +48,7 @@ def run(wanted: str, options: Options, on: Opened) -> int:
         return FAILED
     for _, act in steps:
         act()
-    return _checked(code, options, on)
+    return _checked(code, wait_seconds, on)
 
 
 def _code(wanted: str) -> Code:
@@ -81,14 +66,14 @@ def _findings(live: Live, code: Code) -> list[Finding]:
     return [each for each in found if each.code is code]
 
 
-def _checked(code: Code, options: Options, on: Opened) -> int:
+def _checked(code: Code, seconds: float, on: Opened) -> int:
     left: list[Finding] = []
 
     def gone() -> bool:
         left[:] = _findings(Live(on.access, on.project), code)
         return not left
 
-    if on.console.wait(options.wait_seconds, _POLL_SECONDS, gone):
+    if on.console.wait(seconds, _POLL_SECONDS, gone):
         on.console.say(f"{code} is gone")
         return DONE
     on.console.report(left)
@@ -96,25 +81,21 @@ def _checked(code: Code, options: Options, on: Opened) -> int:
     return CHECK_FAILED
 
 
-def _missing(patient: Patient) -> list[Step]:
+def _missing(live: Live, _: Collection[str], platform: Platform) -> list[Step]:
     """Bring what the cluster lacks of the platform, and leave the rest as it is."""
-    client, name = patient.live.client, patient.live.plan.name
     return [
-        (f"apply {key(each)}", partial(client.apply, each))
-        for each in patient.platform()
-        if objects.find_own(client, each, name) is None
+        (f"apply {key(each)}", partial(live.client.apply, each))
+        for each in platform()
+        if objects.find_own(live.client, each, live.plan.name) is None
     ]
 
 
-def _taint(patient: Patient) -> list[Step]:
-    wanted = patient.live.plan.platform.gpu_taint
+def _taint(live: Live, nodes: Collection[str], _: Platform) -> list[Step]:
+    wanted = live.plan.platform.gpu_taint
     taint = {"key": wanted, "value": "true", "effect": "NoSchedule"}
+    text = f"with {wanted}=true:NoSchedule"
     return [
-        (
-            f"taint node {name} with {wanted}=true:NoSchedule",
-            partial(_add, patient.live.client, name, taint),
-        )
-        for name in _nodes(patient.found)
+        (f"taint node {node} {text}", partial(_add, live.client, node, taint)) for node in nodes
     ]
 
 
@@ -130,41 +111,32 @@ def _add(client: Client, node: str, taint: Object) -> None:
     client.request("PATCH", path, patch, content_type="application/merge-patch+json")
 
 
-def _plugin_pods(name: str, patient: Patient) -> list[Step]:
-    client, nodes = patient.live.client, set(_nodes(patient.found))
-    found = client.list("v1", "Pod", "kube-system", labels=f"app.kubernetes.io/name={name}")
-    steps = []
-    for pod in found:
+def _plugin_pods(name: str, live: Live, nodes: Collection[str], _: Platform) -> list[Step]:
+    labels, steps = f"app.kubernetes.io/name={name}", list[Step]()
+    for pod in live.client.list("v1", "Pod", "kube-system", labels=labels):
         if (node := pod["spec"].get("nodeName")) in nodes:
-            place = pod["metadata"]["name"], pod["metadata"]["namespace"]
-            text = f"delete pod {place[1]}/{place[0]} on {node}, which its owner makes again"
-            steps.append(_delete(client, text, "v1", "Pod", *place))
+            text, act = _delete(live.client, "v1", "Pod", pod)
+            steps.append((f"{text} on {node}, which its owner makes again", act))
     return steps
 
 
-def _set_up(patient: Patient) -> list[Step]:
-    client, namespace = patient.live.client, patient.live.plan.platform.system_namespace
-    found = client.list("batch/v1", "Job", namespace, labels=f"app={SET_UP}")
-    steps = [
-        _delete(client, f"delete Job {namespace}/{name}", "batch/v1", "Job", name, namespace)
-        for name in (each["metadata"]["name"] for each in found)
-    ]
-    return steps + [
+def _set_up(live: Live, _: Collection[str], platform: Platform) -> list[Step]:
+    kind, client = ("batch/v1", "Job"), live.client
+    there = client.list(*kind, live.plan.platform.system_namespace, labels=f"app={SET_UP}")
+    return [_delete(client, *kind, each) for each in there] + [
         (f"apply {key(each)}", partial(client.apply, each))
-        for each in patient.platform()
+        for each in platform()
         if each["kind"] == "Job" and each["metadata"]["labels"].get("app") == SET_UP
     ]
 
 
-def _delete(client: Client, text: str, *place: str) -> Step:
-    return text, partial(client.delete, *place, missing_ok=True)
+def _delete(client: Client, version: str, kind: str, found: Object) -> Step:
+    name, namespace = found["metadata"]["name"], found["metadata"]["namespace"]
+    act = partial(client.delete, version, kind, name, namespace, missing_ok=True)
+    return f"delete {kind} {namespace}/{name}", act
 
 
-def _nodes(found: Sequence[Finding]) -> list[str]:
-    return [str(each.path[0]).removeprefix("Node/") for each in found]
-
-
-_REMEDIES: Mapping[Code, Callable[[Patient], list[Step]]] = {
+_REMEDIES: Mapping[Code, Remedy] = {
     Code.DEFINITION_MISSING: _missing,
     Code.NODE_EFA: partial(_plugin_pods, EFA_PLUGIN),
     Code.NODE_GPUS: partial(_plugin_pods, NVIDIA_PLUGIN),

@@ -1,26 +1,13 @@
 """What the deployed role of the jobs does not allow: what newer job files name in AWS."""
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from botocore.client import BaseClient
 
-from megatron_eks.ops.aws import session
-from megatron_eks.ops.console import Console
 from megatron_eks.plan.cluster.data_access import POLICY_NAME, DataAccess, split
 
 REMEDY = "run: meks deploy Storage, which gives the role what job files in jobs/ name"
-
-
-def out_of_reach(role: str, access: DataAccess, region: str, console: Console) -> Sequence[str]:
-    """Return what a role lacks; who may not look is told so, and held up by nothing."""
-    try:
-        return lacking(role, access, session.open_session(region, os.environ).client("iam"))
-    except session.ERRORS as error:
-        told = session.explained(error)
-        console.say(f"note: what the jobs' role may do in S3 is not checked: {told}")
-        return ()
 
 
 def lacking(role: str, access: DataAccess, iam: BaseClient) -> list[str]:

@@ -160,13 +160,8 @@ def _named(found: Sequence[NodeState], names: Sequence[str]) -> list[NodeState]:
     }
     unknown = [name for name in names if name not in by_name]
     if unknown:
-        there = ", ".join(each.name for each in found[:10]) + (", ..." if len(found) > 10 else "")  # noqa: PLR2004 -- a line
-        raise Failure(
-            Code.NODE_NOT_FOUND,
-            f"no node {', '.join(unknown)}",
-            f"nothing was changed; there: {there or 'none'}; meks nodes shows all",
-            exit_code=NOT_FOUND,
-        )
+        text, remedy = f"no node {', '.join(unknown)}", "nothing was changed; meks nodes shows all"
+        raise Failure(Code.NODE_NOT_FOUND, text, remedy, exit_code=NOT_FOUND)
     return [by_name[name] for name in dict.fromkeys(names)]
 
 
@@ -191,10 +186,7 @@ def _lines(found: Sequence[NodeState]) -> Iterator[str]:
             each.type,
             each.zone,
             each.state,
-            str(each.gpus),
-            str(each.free_gpus),
-            str(each.efa),
-            str(len(each.failures)),
+            *map(str, (each.gpus, each.free_gpus, each.efa, len(each.failures))),
             ", ".join(each.jobs),
         )
         for each in found

@@ -31,17 +31,6 @@ _PLATFORM = (
 
 
 @dataclass(frozen=True)
-class PoolState:
-    """The nodes of a pool; without a name, those of no pool."""
-
-    pool: str
-    nodes: int
-    ready: int
-    gpus: int
-    free_gpus: int
-
-
-@dataclass(frozen=True)
 class JobState:
     """A job in one line."""
 
@@ -63,7 +52,8 @@ class Overview:
     cluster: str
     kubernetes: str
     """The API server's version."""
-    pools: tuple[PoolState, ...]
+    pools: tuple[dict[str, Json], ...]
+    """The nodes of each; without a name, those of no pool."""
     jobs: tuple[JobState, ...]
     not_ready: tuple[str, ...]
     """What of the platform does not work."""
@@ -112,15 +102,15 @@ def read(client: Client, plan: ClusterPlan) -> Overview:
     )
 
 
-def _pool(name: str, rooms: Sequence[room.NodeRoom]) -> PoolState:
+def _pool(name: str, rooms: Sequence[room.NodeRoom]) -> dict[str, Json]:
     own = [each for each in rooms if each.labels.get(POOL_LABEL, "") == name]
-    return PoolState(
-        pool=name,
-        nodes=len(own),
-        ready=sum(each.usable for each in own),
-        gpus=int(sum(each.allocatable.get(room.GPU, 0) for each in own)),
-        free_gpus=int(sum(each.free.get(room.GPU, 0) for each in own if each.ready)),
-    )
+    return {
+        "pool": name,
+        "nodes": len(own),
+        "ready": sum(each.usable for each in own),
+        "gpus": int(sum(each.allocatable.get(room.GPU, 0) for each in own)),
+        "free_gpus": int(sum(each.free.get(room.GPU, 0) for each in own if each.ready)),
+    }
 
 
 def _not_ready(client: Client, plan: ClusterPlan, version: str, kind: str) -> list[str]:
@@ -136,23 +126,19 @@ def lines(found: Overview) -> Iterator[str]:
     """Yield all of it."""
     yield f"Cluster {found.cluster}, Kubernetes {found.kubernetes}"
     yield ""
-    pools = [
-        (each.pool or "-", *map(str, (each.nodes, each.ready, each.gpus, each.free_gpus)))
-        for each in found.pools
-    ]
+    pools = [[str(value) or "-" for value in each.values()] for each in found.pools]
     yield from table(("POOL", "NODES", "READY", "GPUS", "FREE"), pools, right=(1, 2, 3, 4))
     yield ""
     if not found.jobs:
         yield "No jobs."
     else:
-        columns = ("JOB", "PHASE", "RUN", "RESTARTS", "STEP", "TEAM")
-        shown = columns if any(each.team for each in found.jobs) else columns[:-1]
-        rows = []
+        size = 6 if any(each.team for each in found.jobs) else 5
+        rows = [("JOB", "PHASE", "RUN", "RESTARTS", "STEP", "TEAM")[:size]]
         for each in found.jobs:
             run, step = f"{each.running}/{each.ranks}", str(each.progress or "")
             row = (each.name, each.phase, run, str(each.restarts), step, each.team or "-")
-            rows.append(row[: len(shown)])
-        yield from table(shown, rows, right=(2, 3))
+            rows.append(row[:size])
+        yield from table(rows[0], rows[1:], right=(2, 3))
     for each in found.jobs:
         yield from (f"{each.name}, {wait.line}" for wait in each.waits_for)
     if found.not_ready:
@@ -168,7 +154,7 @@ def as_json(found: Overview) -> dict[str, Json]:
         "schema_version": SCHEMA_VERSION,
         "at": time_text(found.now),
         **picked(found, "cluster", "kubernetes"),
-        "pools": [asdict(each) for each in found.pools],
+        "pools": [*found.pools],
         # Without teams there is no such key.
         "jobs": [{k: v for k, v in each.items() if k != "team" or v} for each in known],
         "not_ready": [*found.not_ready],

@@ -12,13 +12,7 @@ from megatron_eks.ops.console import Console
 from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, NOT_FOUND, Failure
 from megatron_eks.ops.jobs import diagnosis as kube_diagnosis
-from megatron_eks.ops.jobs import (
-    logs,
-    overview,
-    status,
-    status_view,
-    waiting,
-)
+from megatron_eks.ops.jobs import logs, overview, status, status_view, waiting
 from megatron_eks.ops.jobs.logs import Options
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.opening import Opened

@@ -168,11 +168,7 @@ def _health(found: Report) -> Iterator[Part]:
         if rank.pod is not None:
             ranks.setdefault(rank.pod.node, []).append(rank.number)
     rows = [
-        (
-            short(node) or "not known",
-            ", ".join(map(str, own)),
-            _state(look.nodes.get(node)),
-        )
+        (short(node) or "not known", ", ".join(map(str, own)), _state(look.nodes.get(node)))
         for node, own in ranks.items()
     ]
     yield table(("node", "ranks", "state now"), rows)

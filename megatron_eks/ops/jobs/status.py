@@ -43,10 +43,7 @@ class State:
 
 
 def read(
-    client: Client,
-    project: Project,
-    name: str,
-    record: Callable[[], Sequence[str]] = tuple,
+    client: Client, project: Project, name: str, record: Callable[[], Sequence[str]] = tuple
 ) -> State:
     """Look at a job. Raises Failure if there is none.
 

@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from megatron_eks.catalog.program_options import PACKAGE
@@ -25,8 +25,8 @@ _START_SECONDS = 300
 _OPTION, _FOLDER = "--tensorboard-dir", "tensorboard"
 
 
-def run(name: str, on: Opened, *, folder: str | None, port: int, hours: float) -> int:
-    """Show a job's event files until Ctrl-C, or until its hours are over; then the pod goes."""
+def run(name: str, on: Opened, *, folder: str | None, port: int) -> int:
+    """Show a job's event files until Ctrl-C, or until its pod's hours are over; then it goes."""
     job = dev.job_named(name, on)
     chosen = folder or event_files(job)
     if chosen is None:
@@ -40,27 +40,21 @@ def run(name: str, on: Opened, *, folder: str | None, port: int, hours: float) -
         begin = partial(execution.start, on.client, *at)
         with contextlib.closing(begin(_words(chosen))) as shown:
             _wait(shown, chosen)
-            for act in (partial(time.sleep, hours * 3600), partial(_drain, shown)):
-                threading.Thread(target=_then_stop, args=(act, listener), daemon=True).start()
-            address = f"http://127.0.0.1:{port}"
-            on.console.say(f"{address} shows {chosen}, for {hours:g} h or until Ctrl-C")
+            threading.Thread(target=_then_stop, args=(shown, listener), daemon=True).start()
+            on.console.say(f"http://127.0.0.1:{port} shows {chosen} until Ctrl-C")
             relay = ("python3", "-m", f"{PACKAGE}.dev", "--relay", str(_PORT))
             with contextlib.suppress(KeyboardInterrupt, OSError):
                 dev.serve(listener, partial(begin, relay, stdin=True))
     return DONE
 
 
-def _then_stop(act: Callable[[], object], listener: socket.socket) -> None:
-    """Let go of the port once the hours are over, or TensorBoard has ended."""
-    act()
-    with contextlib.suppress(OSError):
-        listener.shutdown(socket.SHUT_RDWR)
-
-
-def _drain(shown: Execution) -> None:
+def _then_stop(shown: Execution, listener: socket.socket) -> None:
+    """Let go of the port once TensorBoard has ended."""
     with contextlib.suppress(OSError, *access.ERRORS):
         for _ in shown.output():
             pass
+    with contextlib.suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 def event_files(job: JobPlan) -> str | None:

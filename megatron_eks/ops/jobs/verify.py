@@ -1,17 +1,15 @@
 """`meks verify`: the checks of each pool run on its nodes, one after another, and judged."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from megatron_eks.catalog.workloads import WORKLOADS, whole
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.checks import Result, in_kubernetes, report
 from megatron_eks.ops.cluster.apply import refuse_unfit
-from megatron_eks.ops.console import Console, duration
+from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import INTERRUPTED, NOT_FOUND, Failure, no_such
-from megatron_eks.ops.jobs import fit, verdicts
+from megatron_eks.ops.jobs import cancel, fit, verdicts
 from megatron_eks.ops.jobs.look import log
 from megatron_eks.ops.jobs.pool_checks import CHECKS
 from megatron_eks.ops.jobs.status import ranks_of, watched
@@ -20,91 +18,86 @@ from megatron_eks.ops.kube import jobs, objects
 from megatron_eks.ops.opening import Opened
 from megatron_eks.project import MANIFESTS, synth_command
 
-_POLL_SECONDS = 2
 _TAIL_LINES = 400
 _GONE_SECONDS = 120
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the user asked for."""
-
-    pools: Sequence[str] = ()
-    """None: all pools that have nodes."""
-    checks: Sequence[str] = CHECKS
-    previews: bool = False
-    wait_seconds: float = 1800
+_Check = tuple[str, Sequence[Object]]
+"""Name and objects of a check of one pool, as they were rendered."""
 
 
-@dataclass(frozen=True)
-class _Check:
-    """A check of one pool, as it was rendered."""
-
-    name: str
-    workload: Object
-    beside: tuple[Object, ...]
-
-
-def run(options: Options, output: str, on: Opened) -> int:
+def run(
+    output: str,
+    on: Opened,
+    *,
+    pools: Sequence[str] = (),
+    checks: Sequence[str] = CHECKS,
+    previews: bool = False,
+    wait_seconds: float = 1800,
+) -> int:
     """Run checks one after another, as they share the GPUs; return 4 if one is below its mark."""
-    found = list(_checks(on, options))
     results: list[Result] = []
-    for check in found:
+    for check in [*_checks(on, pools, checks, previews=previews)]:
         try:
-            ended = _ended(on, check, options.wait_seconds)
+            results.append(_judged(on, check, wait_seconds))
         except KeyboardInterrupt:
+            name = check[0]
             on.console.say(
-                f"\n{check.name} goes on, and ends within the hour; to end it: meks cancel "
-                f"{check.name}; to go on: meks verify"
+                f"\n{name} goes on, and ends within the hour; to end it: meks cancel {name}; to go "
+                "on: meks verify"
             )
             return INTERRUPTED
-        if isinstance(ended, Finding):
-            results.append(Result(check.name, (ended,)))
-        else:
-            results.append(verdicts.verdict(ended))
-        on.console.say(f"{check.name}: {results[-1].verdict}")
+        on.console.say(f"{results[-1].name}: {results[-1].verdict}")
     return report(on.plan, results, output, on.console)
 
 
-def _checks(on: Opened, options: Options) -> Iterator[_Check]:
+def _checks(
+    on: Opened, pools: Sequence[str], checks: Sequence[str], *, previews: bool
+) -> Iterator[_Check]:
     """Yield the wanted checks as `make synth` wrote them; raise Failure where there is none."""
-    pools = options.pools or [pool.name for pool in on.plan.pools]
-    known = {pool.name for pool in on.plan.pools}
+    known = [pool.name for pool in on.plan.pools]
     folder = on.project.file.with_name(MANIFESTS) / "validation"
     any_found = False
-    for pool in pools:
+    for pool in pools or known:
         if pool not in known:
             text = f"the cluster file has no pool {pool!r}"
             raise no_such(Code.UNKNOWN_POOL, text, pool, known)
-        for check in options.checks:
-            name = f"{check}-{pool}"
-            file = folder / f"{name}.k8s.yaml"
+        for check in checks:
+            file = folder / f"{check}-{pool}.k8s.yaml"
             # EFA is not checked where the type has none.
             if not file.exists() and check == "efa-check":
                 continue
             rendered = objects.read([file])
-            refuse_unfit(rendered, on.access, on.project, previews=options.previews)
-            (workload,) = (each for each in rendered if each["kind"] in WORKLOADS)
-            beside = tuple(each for each in rendered if each is not workload)
+            refuse_unfit(rendered, on.access, on.project, previews=previews)
             for each in rendered:
                 objects.find_own(on.client, each, on.plan.name)
             any_found = True
-            yield _Check(name, workload, beside)
+            yield f"{check}-{pool}", rendered
     if not any_found:
         text, remedy = "no check was rendered", f"run: {synth_command(on.project.file)}"
         raise Failure(Code.NOT_SYNTHESISED, text, remedy, exit_code=NOT_FOUND)
 
 
-def _ended(on: Opened, check: _Check, seconds: float) -> verdicts.Ended | Finding:
-    """Run a check to its end, or say in a finding what it would wait for in vain."""
-    client, console = on.client, on.console
-    for each in fit.obstacles(client, on.plan, whole(check.workload, check.beside)):
+def _judged(on: Opened, check: _Check, seconds: float) -> Result:
+    """Run a check to its end and judge it, or say what it would wait for in vain."""
+    (name, rendered), client, console = check, on.client, on.console
+    (workload,) = (each for each in rendered if each["kind"] in WORKLOADS)
+    beside = [each for each in rendered if each is not workload]
+    for each in fit.obstacles(client, on.plan, whole(workload, beside)):
         if not on.access.is_local and (each.is_final or "meks scale" in each.remedy):
             # Waiting does not bring it.
-            path = (f"Job/{check.name}",)
-            return in_kubernetes(Code.NO_RESULT, path, each.found, each.remedy)
-        console.say(f"{check.name} will wait: {each}")
-    job = now = _started(client, check, console)
+            path = (f"Job/{name}",)
+            finding = in_kubernetes(Code.NO_RESULT, path, each.found, each.remedy)
+            return Result(name, (finding,))
+        console.say(f"{name} will wait: {each}")
+    found = jobs.find(client, workload["metadata"]["namespace"], name)
+    if found is not None and found.ended:
+        jobs.delete(client, found)
+        cancel.wait_until_gone(client, found, _GONE_SECONDS, console)
+        found = None
+    elif found is not None:
+        console.say(f"{name} runs already")
+    job = now = found or create(client, beside, workload)
     said: Sequence[str] = ()
 
     def done(found: jobs.RunningJob | None, lines: Sequence[str]) -> bool:
@@ -114,24 +107,9 @@ def _ended(on: Opened, check: _Check, seconds: float) -> verdicts.Ended | Findin
 
     if not watched(client, job, seconds, console, done):
         text = "; ".join([f"not at its end after {duration(seconds)}", *said[1:]])
-        return verdicts.Ended(check.name, "", text, log_of(client, now))
-    return verdicts.Ended(check.name, now.ended, now.message(), log_of(client, now))
-
-
-def _started(client: Client, check: _Check, console: Console) -> jobs.RunningJob:
-    metadata = check.workload["metadata"]
-    namespace, name = metadata["namespace"], metadata["name"]
-    found = jobs.find(client, namespace, name)
-    if found is not None and not found.ended:
-        console.say(f"{name} runs already")
-        return found
-    if found is not None:
-        jobs.delete(client, found)
-        gone = console.wait(_GONE_SECONDS, _POLL_SECONDS, lambda: jobs.is_gone(client, found))
-        if not gone:
-            remedy = f"wait for its pods to end: meks cancel {name}"
-            raise Failure(Code.PODS_REMAIN, f"the last {name} is still being deleted", remedy)
-    return create(client, check.beside, check.workload)
+        return verdicts.verdict(verdicts.Ended(name, "", text, log_of(client, now)))
+    ended = verdicts.Ended(name, now.ended, now.message(), log_of(client, now))
+    return verdicts.verdict(ended)
 
 
 def log_of(client: Client, job: jobs.RunningJob, *, last: bool = False) -> str:

@@ -23,10 +23,9 @@ def checked(cluster, emitted, loaded):
 
     def call(*checks, seconds=240.0):
         told = console(yes=True)
-        options = verify.Options(checks=checks, previews=True, wait_seconds=seconds)
         made.update(f"{check}-p4d" for check in checks)
         on = Opened(Access(cluster.client, is_local=True), loaded, told)
-        code = verify.run(options, "json", on)
+        code = verify.run("json", on, checks=checks, previews=True, wait_seconds=seconds)
         report = schemas.read("preflight", written(told))
         return code, {each["name"]: each for each in report["checks"]}, said(told)
 

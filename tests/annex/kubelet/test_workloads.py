@@ -230,9 +230,8 @@ def test_a_check_runs_to_its_end_and_again(cluster, own, tmp_path):
     uids = []
     for _ in range(2):
         told = console(yes=True)
-        options = verify.Options(checks=[_CHECK], previews=True)
         on = Opened(Access(cluster.client, is_local=True), project, told)
-        assert verify.run(options, "json", on) == 4
+        assert verify.run("json", on, checks=[_CHECK], previews=True) == 4
         # The image has no such program here.
         (found,) = json.loads(written(told))["checks"]
         assert (found["name"], found["findings"][0]["code"]) == (check, "MEKS-0861")

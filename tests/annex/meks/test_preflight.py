@@ -47,9 +47,8 @@ def look(client, loaded, console):
 def mend(client, loaded, emitted, console):
     """Return a function that fixes a code."""
     assert emitted == loaded.file.with_name("dist")
-    options = fix.Options(previews=True, wait_seconds=60)
     on = Opened(Access(client, is_local=True), loaded, console)
-    return lambda code: fix.run(code, options, on)
+    return lambda code: fix.run(code, on, previews=True, wait_seconds=60)
 
 
 @contextmanager

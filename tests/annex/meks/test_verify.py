@@ -24,15 +24,15 @@ def on(client, loaded, emitted, console):
 
 def options(**wanted):
     """Return what a user asks for, with short waits."""
-    return verify.Options(**({"previews": True, "wait_seconds": 2} | wanted))
+    return {"previews": True, "wait_seconds": 2} | wanted
 
 
 def test_a_check_that_does_not_end_is_no_result(client, on, console):
     """A pod that is played runs for ever; the second command finds it running."""
     wanted = options(checks=("all-reduce",))
     try:
-        assert verify.run(wanted, "json", on) == 4
-        assert verify.run(wanted, "table", on) == 4
+        assert verify.run("json", on, **wanted) == 4
+        assert verify.run("table", on, **wanted) == 4
     finally:
         jobs.delete(
             client,
@@ -52,21 +52,21 @@ def test_a_pool_of_nobody_and_a_folder_without_checks_are_not_found(on, tmp_path
     elsewhere = on._replace(project=replace(on.project, file=tmp_path / "cluster.yaml"))
     for wanted, where in ((options(pools=("p5",)), on), (options(), elsewhere)):
         with pytest.raises(Failure) as caught:
-            verify.run(wanted, "table", where)
+            verify.run("table", where, **wanted)
         assert caught.value.code == 3
 
 
 def test_placeholders_are_refused(on):
     """Their images do not exist, and a check would wait for them."""
     with pytest.raises(Failure, match="MEKS-0725"):
-        verify.run(options(previews=False, checks=("storage",)), "table", on)
+        verify.run("table", on, **options(previews=False, checks=("storage",)))
 
 
 def test_checks_of_another_cluster_are_refused(on):
     """They would mount its file system."""
     other = replace(on.project, cluster=replace(on.plan, name="other"))
     with pytest.raises(Failure, match="MEKS-0724 the manifests are of cluster 'techpulse'"):
-        verify.run(options(checks=("storage",)), "table", on._replace(project=other))
+        verify.run("table", on._replace(project=other), **options(checks=("storage",)))
 
 
 def test_the_checklist_of_a_job_is_read_from_the_cluster(client, plan, submit, console):

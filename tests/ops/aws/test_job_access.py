@@ -1,10 +1,12 @@
 """What job files name in S3, held against the policy of the role that is deployed."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from megatron_eks.ops.jobs.job_access import lacking, out_of_reach
+from megatron_eks.ops.jobs.job_access import lacking
+from megatron_eks.ops.jobs.submission import out_of_reach
 from megatron_eks.plan.cluster.data_access import DataAccess
 from tests.ops.aws.fakes import ACCOUNT, console, said
 
@@ -78,8 +80,8 @@ def test_a_tracker_is_named_or_lacking(iam):
 def test_who_may_not_look_is_told_and_held_up_by_nothing(aws):
     """A cluster may be reached without credentials for its account."""
     assert aws
-    of = console()
+    on = SimpleNamespace(plan=SimpleNamespace(region="us-east-2"), console=console())
     access = DataAccess((), ("s3://models/runs/cpt",), ())
     gone = f"arn:aws:iam::{ACCOUNT}:role/another"
-    assert out_of_reach(gone, access, "us-east-2", of) == ()
-    assert "note: what the jobs' role may do in S3 is not checked: MEKS-" in said(of)
+    assert out_of_reach(on, gone, access) == ()
+    assert "note: what the jobs' role may do in S3 is not checked: MEKS-" in said(on.console)
