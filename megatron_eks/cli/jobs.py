@@ -169,13 +169,13 @@ def shell(
     :param rank: where (default: 0)
     :param all_ranks: run the command in all ranks, each line with its rank
     """
-    from megatron_eks.ops.jobs.shell import Options, run
+    from megatron_eks.ops.jobs.shell import run
 
     if all_ranks and not inner:
         found = "--all-ranks needs a command: meks shell JOB --all-ranks -- COMMAND"
         raise CycloptsError(msg=found)
-    options = Options(rank, all_ranks, inner)
-    return on_cluster(reach, lambda on: run(on.client, on.plan, job, options, on.console), job=job)
+    act = partial(run, rank=rank or 0, all_ranks=all_ranks, command=inner)
+    return on_cluster(reach, lambda on: act(on.client, on.plan, job, on.console), job=job)
 
 
 @command(JOBS, "JOB [-- COMMAND...]")
@@ -206,10 +206,11 @@ def dev(
     :param idle_minutes: it ends earlier after as many without a connection or a busy GPU
     :param port: forward this local port to the same port of the pod, instead of a shell
     """
-    from megatron_eks.ops.jobs.dev import Options, run
+    from megatron_eks.ops.jobs.dev import run
 
-    options = Options(gpus, hours, idle_minutes, port, inner, preview)
-    return on_cluster(reach, partial(run, job, options), yes=yes, makes=True, job=job)
+    limits = (hours, idle_minutes)
+    act = partial(run, job, gpus=gpus, limits=limits, port=port, command=inner, previews=preview)
+    return on_cluster(reach, act, yes=yes, makes=True, job=job)
 
 
 @command(JOBS)

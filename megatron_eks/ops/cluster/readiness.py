@@ -115,7 +115,7 @@ def _with_pod(client: Client, live: Object, text: str) -> str:
 
 _CHECKS: Mapping[str, Callable[[Client, Object], str | None]] = {
     "CustomResourceDefinition": lambda _, live: (
-        None if condition(live, "Established") == "True" else "not established yet"
+        None if condition(live, "Established") else "not established yet"
     ),
     "Deployment": _deployment,
     "DaemonSet": _daemon_set,

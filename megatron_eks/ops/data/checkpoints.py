@@ -118,7 +118,7 @@ def _lines(rows: list[Row], ended: Ended) -> Iterator[str]:
             str(row["iteration"]),
             str(row["where"]),
             size(row["bytes"]),
-            _age(row["age_seconds"]),
+            duration(max(0.0, age)) if isinstance(age := row["age_seconds"], int | float) else "-",
             _said(row),
         )
         for row in rows
@@ -135,10 +135,6 @@ def _lines(rows: list[Row], ended: Ended) -> Iterator[str]:
     restart = ended.summary.get("restart")
     if isinstance(restart, dict):
         yield f"a restart takes: {restart['takes'] or 'none of these'} ({restart['why']})"
-
-
-def _age(seconds: Json) -> str:
-    return duration(max(0.0, seconds)) if isinstance(seconds, int | float) else "-"
 
 
 def _said(row: Row) -> str:

@@ -27,9 +27,6 @@ _LONGEST_BYTES = 512 * 1024
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _MERGE = "application/merge-patch+json"
 
-_Use = tuple[str, str, str]
-"""A job that names a Secret, that Secret, and the key that it reads."""
-
 
 def set_value(client: Client, project: Project, name: str, key: str, console: Console) -> int:
     """Read a value from standard input, or ask for it without echo, and store it under a key."""
@@ -62,16 +59,6 @@ def remove(client: Client, project: Project, name: str, console: Console) -> int
     client.delete("v1", "Secret", name, namespace, missing_ok=True)
     console.say(f"deleted Secret {namespace}/{name}; whoever has the value can still use it")
     return DONE
-
-
-def _uses(project: Project) -> list[_Use]:
-    """Return which job files, of the team if there are teams, name which key of which Secret."""
-    return [
-        (job.name, each.secret, each.key)
-        for job in project.jobs
-        if job.team == project.cluster.platform.team
-        for each in job.secret_entries
-    ]
 
 
 def _check_words(name: str, key: str) -> None:
@@ -138,8 +125,9 @@ def _store(client: Client, namespace: str, name: str, data: dict[str, str]) -> s
 
 
 def _used(project: Project, name: str, key: str | None) -> Iterator[str]:
-    """Say which job files name a Secret, and which of them want another key of it."""
-    own = [(job, wanted) for job, secret, wanted in _uses(project) if secret == name]
+    """Say which job files, of the team if there are teams, name a Secret, or another key of it."""
+    jobs = [job for job in project.jobs if job.team == project.cluster.platform.team]
+    own = [(job.name, e.key) for job in jobs for e in job.secret_entries if e.secret == name]
     fitting = [job for job, wanted in own if key in {None, wanted}]
     if fitting:
         yield f"named by {'the job' if len(fitting) == 1 else 'the jobs'} {', '.join(fitting)}"

@@ -33,15 +33,13 @@ def destination(words: Sequence[str], project: Project) -> tuple[list[str], str]
     if uri is None and bucket is None:
         text, remedy = f"no BucketName in {OUTPUTS}", "meks outputs; or name s3://BUCKET/PREFIX"
         raise Failure(Code.NO_BUCKET, text, remedy, exit_code=NOT_FOUND)
-    if uri is None:
-        checked(project, project.cluster.platform.team, one=True)
-    return paths, (uri or f"{S3}{bucket}/{_pushed(project.cluster)}").rstrip("/")
-
-
-def _pushed(plan: ClusterPlan) -> str:
-    """Return where the pods that are to read it look."""
-    own = next((each for each in plan.teams if each.name == plan.platform.team), None)
-    return f"{own.prefix}/{PUSHED_DATA}" if own else PUSHED_DATA
+    if uri is not None:
+        return paths, uri.rstrip("/")
+    plan = project.cluster
+    checked(project, plan.platform.team, one=True)
+    # Where the pods that are to read it look.
+    own = [each.prefix for each in plan.teams if each.name == plan.platform.team]
+    return paths, "/".join([f"{S3}{bucket}", *own, PUSHED_DATA]).rstrip("/")
 
 
 def claim_of(path: str, plan: ClusterPlan) -> str | None:

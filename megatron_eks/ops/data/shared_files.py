@@ -51,16 +51,8 @@ class Pull:
     """Bytes of all."""
     left_out: Sequence[Mapping[str, str]] = ()
 
-    def run(self) -> None:
-        """Fetch all files. Raises Failure, and UnreachableError where the server is lost."""
-        with self.place.started(_PROGRAM, ["--hold"]) as pod:
-            try:
-                self._fetch(pod)
-            except (UnreachableError, TimeoutError) as error:
-                why = str(error) or "no data came for minutes"
-                raise UnreachableError(f"{why}; {_AGAIN}") from error
-
-    def _fetch(self, pod: Object) -> None:
+    def fetch(self, pod: Object) -> None:
+        """Take all files from a pod that stays while they come."""
         metadata, (container,) = pod["metadata"], pod["spec"]["containers"]
         place = metadata["namespace"], metadata["name"], container["name"]
         words = ("python3", "-m", f"{PACKAGE}.{_PROGRAM}", self.source)
@@ -187,10 +179,18 @@ class _Stream:
 
 
 def pull(place: Place, source: str, target: Path) -> Pull:
-    """Fetch a file or folder from a pod; return what came of it."""
+    """Fetch a file or folder; return what came of it.
+
+    Raises Failure, and UnreachableError where the server is lost.
+    """
     assert isinstance(place, SharedPod)  # noqa: S101 -- only where a claim is named
     found = Pull(place, source, target)
-    found.run()
+    with place.started(_PROGRAM, ["--hold"]) as pod:
+        try:
+            found.fetch(pod)
+        except (UnreachableError, TimeoutError) as error:
+            why = str(error) or "no data came for minutes"
+            raise UnreachableError(f"{why}; {_AGAIN}") from error
     return found
 
 

@@ -45,19 +45,6 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """Some lines over the same steps."""
-
-    title: str
-    lines: Sequence[Line]
-    marks: Sequence[tuple[int, str]] = ()
-    """Steps at which a start ended, each with what stands there."""
-    band: tuple[float, float] | None = None
-    """What the plan predicts, from and to."""
-    note: str = ""
-
-
-@dataclass(frozen=True)
 class _Scale:
     """Where steps and values are in a picture."""
 
@@ -73,31 +60,40 @@ class _Scale:
         return min(1, max(0, (self.high - value) / (self.high - self.low))) * _HEIGHT
 
 
-def draw(chart: Chart) -> Html:
-    """Return the picture; a sentence where there is nothing to draw."""
-    known = [each for line in chart.lines for each in line.points if math.isfinite(each[1])]
+def draw(
+    title: str,
+    lines: Sequence[Line],
+    marks: Sequence[tuple[int, str]] = (),
+    *,
+    band: tuple[float, float] | None = None,
+    note: str = "",
+) -> Html:
+    """Return lines over the same steps as a picture; a sentence where there is nothing to draw.
+
+    `marks` are steps at which a start ended, each with what stands there; `band`, what the plan
+    predicts.
+    """
+    known = [each for line in lines for each in line.points if math.isfinite(each[1])]
     if len(known) < 2:  # noqa: PLR2004 -- a line has two ends
-        return tag("p", f"{chart.title}: fewer than two steps are known.")
-    scale = _scale(known, chart.band)
+        return tag("p", f"{title}: fewer than two steps are known.")
+    scale = _scale(known, band)
     levels = [part / 4 * _HEIGHT for part in (1, 2, 3)]
-    marks = [round(scale.x(step), 1) for step, _ in chart.marks]
+    ends = [round(scale.x(step), 1) for step, _ in marks]
     shown = tag(
         "svg",
-        *_band(chart.band, scale),
+        *_band(band, scale),
         *(tag("line", x1=0, x2=_WIDTH, y1=y, y2=y, class_="level") for y in levels),
-        *(path for line in chart.lines for path in _paths(line, scale)),
-        *(tag("line", x1=x, x2=x, y1=0, y2=_HEIGHT, class_="mark") for x in marks),
+        *(path for line in lines for path in _paths(line, scale)),
+        *(tag("line", x1=x, x2=x, y1=0, y2=_HEIGHT, class_="mark") for x in ends),
         viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
         preserveAspectRatio="none",
         role="img",
-        aria_label=f"{chart.title} over steps",
+        aria_label=f"{title} over steps",
     )
-    labels = (
-        tag("b", words, style=f"left:{scale.x(step) / _WIDTH:.2%}") for step, words in chart.marks
-    )
+    labels = (tag("b", words, style=f"left:{scale.x(step) / _WIDTH:.2%}") for step, words in marks)
     return tag(
         "figure",
-        tag("figcaption", tag("strong", chart.title), tag("small", chart.note)),
+        tag("figcaption", tag("strong", title), tag("small", note)),
         tag("div", _number(scale.high), class_="scale"),
         tag("div", shown, *labels, class_="plot"),
         tag("div", _number(scale.low), class_="scale"),

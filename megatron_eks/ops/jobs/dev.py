@@ -4,7 +4,6 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
 
@@ -34,30 +33,30 @@ _END_SECONDS = 15 * 60
 _CHUNK_BYTES = 65536
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the user asked for."""
+def run(
+    name: str,
+    on: Opened,
+    *,
+    gpus: int | None,
+    limits: tuple[float, float],
+    port: int | None,
+    command: Sequence[str],
+    previews: bool,
+) -> int:
+    """Start it unless it is there, and connect; what is there is used as it was started.
 
-    gpus: int | None
-    """None: one, where the job has any."""
-    hours: float
-    idle_minutes: float
-    port: int | None
-    command: Sequence[str]
-    previews: bool
-
-
-def run(name: str, options: Options, on: Opened) -> int:
-    """Start it unless it is there, and connect; what is there is used as it was started."""
+    Without `gpus` it gets one, where the job has any; `limits` are its hours, and how many minutes
+    nobody may use it.
+    """
     client, console, own = on.client, on.console, f"{DEV_APP}-{name}"
     found = jobs.find(client, on.plan.platform.namespace, own)
     if found and found.manifest["metadata"].get("labels", {}).get("app") != DEV_APP:
         text, remedy = f"{own} is already another job", "rename one of the two jobs"
         raise Failure(Code.JOB_DIFFERS, text, remedy, exit_code=USAGE)
-    if found and not found.ended and options.gpus is not None:
+    if found and not found.ended and gpus is not None:
         has = int(room.requests(found.pod_specs[0][1]).get(room.GPU, 0))
-        if has != options.gpus:
-            text = f"--gpus {options.gpus}: {own} is there already, with {has}"
+        if has != gpus:
+            text = f"--gpus {gpus}: {own} is there already, with {has}"
             remedy = f"leave --gpus out to use it, or end it first: meks cancel {own}"
             raise Failure(Code.DEV_GPUS, text, remedy, exit_code=USAGE)
     if found and found.ended:
@@ -65,7 +64,7 @@ def run(name: str, options: Options, on: Opened) -> int:
         jobs.delete(client, found)
         cancel.wait_until_gone(client, found, _END_SECONDS, console)
         found = None
-    found = found or _start(name, options, on)
+    found = found or _start(name, on, gpus, limits, previews=previews)
     if found is None:
         console.say("nothing was started")
         return FAILED
@@ -74,16 +73,15 @@ def run(name: str, options: Options, on: Opened) -> int:
     (rank,) = jobs.ranks(found, jobs.pods_of(client, found))
     place = found.namespace, shell.pod_of(found, rank), CONTAINER
     with _present(partial(execution.run, client, *place, _SIGN, timeout=_SIGN_SECONDS)):
-        if options.port:
-            words: Sequence[str] = (*DEV_PROGRAM, "--relay", str(options.port))
+        if port:
+            words: Sequence[str] = (*DEV_PROGRAM, "--relay", str(port))
             begin = partial(execution.start, client, *place, words, stdin=True)
-            code, listener = DONE, listener_on(options.port)
-            console.say(f"http://127.0.0.1:{options.port} is forwarded to the pod until Ctrl-C")
+            code, listener = DONE, listener_on(port)
+            console.say(f"http://127.0.0.1:{port} is forwarded to the pod until Ctrl-C")
             with listener, contextlib.suppress(KeyboardInterrupt):
                 serve(listener, begin)
         else:
-            inner = shell.Options(command=words_of(options.command))
-            code = shell.run(client, on.plan, own, inner, console)
+            code = shell.run(client, on.plan, own, console, command=words_of(command))
     come = f"to reconnect: meks dev {name}; to end it: meks cancel {own}"
     console.say(f"{own} runs until it is no longer used or its hours are over; {come}")
     return code
@@ -102,11 +100,13 @@ def job_named(name: str, on: Opened) -> JobPlan:
     return known[name]
 
 
-def _start(name: str, options: Options, on: Opened) -> RunningJob | None:
+def _start(
+    name: str, on: Opened, gpus: int | None, limits: tuple[float, float], *, previews: bool
+) -> RunningJob | None:
     """Say what it costs, ask, and create it; None where the answer is no."""
     pool = job_named(name, on).pool
     there = pool.instance.gpus if pool else 0
-    gpus = min(1, there) if options.gpus is None else options.gpus
+    gpus = min(1, there) if gpus is None else gpus
     if gpus > there:
         found = f"--gpus {gpus}: the nodes of {name} have {there}"
         raise Failure(Code.DEV_GPUS, found, f"ask for 0 to {there}", exit_code=USAGE)
@@ -114,13 +114,13 @@ def _start(name: str, options: Options, on: Opened) -> RunningJob | None:
     if gpus and pool:
         node = node_price(pool.instance.name, pool.capacity.kind, on.plan)
         each = None if node is None else node * gpus / there
-        whole = None if each is None else each * options.hours
+        whole = None if each is None else each * limits[0]
         text = f"{gpus} of {there} GPUs of a {pool.instance.name}: {usd(each)} USD an hour, at most"
         text += f" {usd(whole)}; a node that runs for it alone costs {usd(node)} an hour"
-    on.console.say(f"{DEV_APP}-{name}, for {options.hours:g} h: {text}")
-    limits = (str(gpus), f"{options.hours:g}", f"{options.idle_minutes:g}")
-    made: Sequence[Object] = rendered(on.project.file, "dev_job", name, *limits)
-    refuse_unfit(made, on.access, on.project, previews=options.previews)
+    on.console.say(f"{DEV_APP}-{name}, for {limits[0]:g} h: {text}")
+    words = (f"{each:g}" for each in (gpus, *limits))
+    made: Sequence[Object] = rendered(on.project.file, "dev_job", name, *words)
+    refuse_unfit(made, on.access, on.project, previews=previews)
     for manifest in made:
         objects.find_own(on.client, manifest, on.plan.name)
     *beside, workload = made

@@ -54,7 +54,8 @@ def _explained(
     printed: Sequence[str],
     known: Sequence[Object],
 ) -> Diagnosis:
-    living = _events(client, job)
+    living = client.list("v1", "Event", job.namespace) if job else []
+    living += client.list("v1", "Event", "default", fields="involvedObject.kind=Node")
     objects = {each["metadata"]["uid"]: each for each in (*known, *living)}.values()
     events = [each for each in objects if "involvedObject" in each]
     pods_of = jobs.by_rank(job, [each for each in objects if "spec" in each]) if job else {}
@@ -69,12 +70,6 @@ def _explained(
         return diagnose([*told, *printed, *ends])
     found = diagnose([*told, *printed, *ends, f"event {job.message()}"])
     return in_phase(found, job.phase(ranks))
-
-
-def _events(client: Client, job: RunningJob | None) -> list[Object]:
-    """Return what the API server still knows: said in a job's namespace, and of nodes."""
-    living = client.list("v1", "Event", job.namespace) if job else []
-    return living + client.list("v1", "Event", "default", fields="involvedObject.kind=Node")
 
 
 def in_phase(found: Diagnosis, phase: str) -> Diagnosis:

@@ -49,7 +49,8 @@ def starts(client: Client, plans: Sequence[JobPlan], found: Queues) -> dict[str,
         pool = each.labels.get(POOL_LABEL, "")
         nodes[pool] = nodes.get(pool, 0) + each.usable * int(each.allocatable.get(room.GPU, 0))
     ends = {each.uid: seconds for each, seconds in zip(held, left, strict=True)}
-    lengths = {each.uid: _whole(_plan(plans, each)) for each in found.waiting}
+    own = {(each.name, each.queue): each for each in plans}
+    lengths = {each.uid: _whole(own.get((each.job, each.team))) for each in found.waiting}
     return {
         uid: start
         for pool in wanted
@@ -126,11 +127,6 @@ def _left(client: Client, plans: Sequence[JobPlan], entry: Entry) -> Seconds:
     plan, _ = pace.plan_of(plans, job)
     newest = newest_step(client, job.namespace, jobs.ranks(job, jobs.pods_of(client, job)))
     return _whole(plan) if newest is None else pace.left(newest, plan)[0]
-
-
-def _plan(plans: Sequence[JobPlan], entry: Entry) -> JobPlan | None:
-    named = (each for each in plans if (each.name, each.queue) == (entry.job, entry.team))
-    return next(named, None)
 
 
 def _whole(plan: JobPlan | None) -> Seconds:

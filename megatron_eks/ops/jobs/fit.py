@@ -50,7 +50,13 @@ def obstacles(
 def _needed(client: Client, namespace: str, pod: Object) -> Iterator[Obstacle]:
     for volume in pod.get("volumes") or ():
         if claim := volume.get("persistentVolumeClaim"):
-            yield from _claim(client, namespace, claim["claimName"])
+            name = claim["claimName"]
+            live = client.find("v1", "PersistentVolumeClaim", name, namespace)
+            if live is None:
+                yield Obstacle(f"there is no claim {name}", _APPLY, is_final=True)
+            elif live.get("status", {}).get("phase") != "Bound":
+                found = f"claim {name} is not bound to a volume"
+                yield Obstacle(found, "meks status", is_final=False)
     for secret in dict.fromkeys(secrets_of(pod)):
         if client.find("v1", "Secret", secret, namespace) is None:
             remedy = f"meks secret set {secret} < FILE"
@@ -66,14 +72,6 @@ def secrets_of(pod: Object) -> Iterator[str]:
         for each in container.get("env") or ():
             if named := (each.get("valueFrom") or {}).get("secretKeyRef"):
                 yield named["name"]
-
-
-def _claim(client: Client, namespace: str, name: str) -> Iterator[Obstacle]:
-    live = client.find("v1", "PersistentVolumeClaim", name, namespace)
-    if live is None:
-        yield Obstacle(f"there is no claim {name}", _APPLY, is_final=True)
-    elif live.get("status", {}).get("phase") != "Bound":
-        yield Obstacle(f"claim {name} is not bound to a volume", "meks status", is_final=False)
 
 
 def _quotas(

@@ -1,9 +1,10 @@
 """What runs in a cluster and is paid for: nodes, and how long ranks of jobs have held them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
 
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.jobs import room
@@ -13,7 +14,7 @@ from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.ops.kube.pods import containers, has_ended, moment
 from megatron_eks.plan.cluster.capacity import CapacityKind
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.pools import POOL_LABEL, PoolPlan
+from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.plan.cost import node_price
 from megatron_eks.plan.spending import RankTime, RunningNode, hours_between
 from megatron_eks.programs.run_log import Step
@@ -22,6 +23,9 @@ _AT_ONCE = 8
 _TYPE = "node.kubernetes.io/instance-type"
 _CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
 _CAPACITY: Mapping[str, CapacityKind] = {"SPOT": "spot", "CAPACITY_BLOCK": "capacity_block"}
+
+_Offer = tuple[room.Amounts, float | None]
+"""What a node has for pods, and its price an hour."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ def read(client: Client, plan: ClusterPlan, now: datetime, only: str | None = No
         found = [jobs.get(client, space, only)] if only else teams.everybody(client, plan)
         known, all_of_them = pods.result()
         of_jobs = jobs.by_job(known)
-        nodes = {each["metadata"]["name"]: each for each in listed.result()}
+        nodes = listed.result()
         busy = {
             pod["spec"].get("nodeName", "")
             for own in of_jobs.values()
@@ -67,22 +71,28 @@ def read(client: Client, plan: ClusterPlan, now: datetime, only: str | None = No
             if not has_ended(pod)
         }
         # Where others may have pods that are not to be seen, no node is called idle.
-        running = {
-            name: _node(each, plan, busy=name in busy or not all_of_them)
-            for name, each in nodes.items()
+        idle = {each["metadata"]["name"] for each in nodes} - busy if all_of_them else set()
+        running = [_node(each, plan, idle) for each in nodes]
+        offers = {
+            node.name: _offer(each, node, plan) for each, node in zip(nodes, running, strict=True)
         }
 
         def held(job: RunningJob) -> JobHoldings:
             ranks = jobs.ranks(job, of_jobs.get((job.kind, job.name), []))
             phase, pool = job.phase(ranks), _known(job.pool, plan)
+            times: list[RankTime] = []
             # A task on the system nodes costs nothing: they run anyway.
-            times = (_rank(job, rank, plan.pool(pool), plan, nodes, running, now) for rank in ranks)
+            if pool:
+                instance, kind = plan.pool(pool).instance, plan.pool(pool).capacity.kind
+                price = node_price(instance.name, kind, plan)
+                gone = ({room.GPU: Fraction(instance.gpus)}, price)
+                times = [_rank(job, rank, offers, gone, now) for rank in ranks]
             started = filter(None, (_started(rank.manifest) for rank in ranks))
             return JobHoldings(
                 name=job.name,
                 phase=phase,
                 pool=pool,
-                ranks=tuple(times) if pool else (),
+                ranks=tuple(times),
                 started=min(started, default=None) or _began(job),
                 ended=_ended(job),
                 newest=newest_step(client, job.namespace, ranks) if phase == "Running" else None,
@@ -90,10 +100,10 @@ def read(client: Client, plan: ClusterPlan, now: datetime, only: str | None = No
             )
 
         return Holdings(
-            nodes=tuple(running.values()),
+            nodes=tuple(running),
             instance_ids={
-                name: str(each["spec"].get("providerID", "")).rpartition("/")[2]
-                for name, each in nodes.items()
+                each["metadata"]["name"]: str(each["spec"].get("providerID", "")).rpartition("/")[2]
+                for each in nodes
             },
             jobs=tuple(threads.map(held, found)),
         )
@@ -106,7 +116,7 @@ def _pods(client: Client, plan: ClusterPlan) -> tuple[list[Object], bool]:
     return teams.of_jobs(client, plan, "v1", "Pod"), not plan.is_shared
 
 
-def _node(manifest: Object, plan: ClusterPlan, *, busy: bool) -> RunningNode:
+def _node(manifest: Object, plan: ClusterPlan, idle: Collection[str]) -> RunningNode:
     metadata = manifest["metadata"]
     labels = metadata.get("labels") or {}
     pool = _known(labels.get(POOL_LABEL, ""), plan)
@@ -120,33 +130,28 @@ def _node(manifest: Object, plan: ClusterPlan, *, busy: bool) -> RunningNode:
         instance_type=labels.get(_TYPE, "unknown"),
         capacity=kind,
         since=datetime.fromisoformat(metadata["creationTimestamp"]),
-        busy=busy,
+        busy=metadata["name"] not in idle,
     )
+
+
+def _offer(manifest: Object, node: RunningNode, plan: ClusterPlan) -> _Offer:
+    price = node_price(node.instance_type, node.capacity, plan)
+    return room.amounts(manifest["status"].get("allocatable") or {}), price
 
 
 def _known(pool: str, plan: ClusterPlan) -> str:
     return pool if pool in {each.name for each in plan.pools} else ""
 
 
-def _rank(  # noqa: PLR0917 -- what a rank is held against
-    job: RunningJob,
-    rank: Rank,
-    pool: PoolPlan,
-    plan: ClusterPlan,
-    nodes: Mapping[str, Object],
-    running: Mapping[str, RunningNode],
-    now: datetime,
+def _rank(
+    job: RunningJob, rank: Rank, offers: Mapping[str, _Offer], gone: _Offer, now: datetime
 ) -> RankTime:
     spec = job.pod_specs[0][1] if rank.manifest is None else rank.manifest["spec"]
-    name, wanted = spec.get("nodeName", ""), room.requests(spec)
+    offered, price = offers.get(spec.get("nodeName", ""), gone)
     # The part of a node that it asks for: of what it asks for most of.
-    share = float(wanted.get(room.GPU, pool.instance.gpus)) / pool.instance.gpus
-    price = node_price(pool.instance.name, pool.capacity.kind, plan)
-    if node := nodes.get(name):
-        offered = room.amounts(node["status"].get("allocatable") or {})
-        parts = (float(wanted[each] / offered[each]) for each in wanted if offered.get(each))
-        share = max(parts, default=1.0)
-        price = node_price(running[name].instance_type, running[name].capacity, plan)
+    wanted = room.requests(spec)
+    parts = (float(wanted[each] / offered[each]) for each in wanted if offered.get(each))
+    share = max(parts, default=1.0)
     start, end = _times(job, rank.manifest, now)
     runs = rank.manifest is not None and start is not None and end is None
     hours = hours_between(start, end or now) if start else 0.0

@@ -58,7 +58,8 @@ def look(client: Client, namespace: str, name: str) -> Look:
     """Read what there is to know about a job. Raises Failure if there is none of that name."""
     job = jobs.get(client, namespace, name)
     with ThreadPoolExecutor(_AT_ONCE) as workers:
-        nodes = workers.submit(_nodes, client, job)
+        labels = f"{POOL_LABEL}={job.pool}" if job.pool else f"!{POOL_LABEL}"
+        nodes = workers.submit(client.list, "v1", "Node", labels=labels)
         found = jobs.pods_of(client, job)
         ranks = jobs.ranks(job, found)
         logs = [
@@ -78,7 +79,7 @@ def look(client: Client, namespace: str, name: str) -> Look:
             job=job,
             ranks=ranks,
             events=events,
-            nodes=nodes.result(),
+            nodes={each["metadata"]["name"]: each for each in nodes.result()},
             queue=queues.why(client, job),
             logs=Logs(end, begin),
             before=Logs(end_before, begin_before),
@@ -92,11 +93,6 @@ def newest_step(client: Client, namespace: str, ranks: Sequence[Rank]) -> Step |
         if found := run_log.read(log(client, namespace, rank, tailLines=str(_BRIEF_LINES))).last:
             return found
     return None
-
-
-def _nodes(client: Client, job: RunningJob) -> dict[str, Object]:
-    labels = f"{POOL_LABEL}={job.pool}" if job.pool else f"!{POOL_LABEL}"
-    return {each["metadata"]["name"]: each for each in client.list("v1", "Node", labels=labels)}
 
 
 def _ends(ranks: Sequence[Rank]) -> list[Rank]:

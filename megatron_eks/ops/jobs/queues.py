@@ -13,9 +13,6 @@ from megatron_eks.ops.kube import jobs, pods
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 
-# Releases before 0.18 serve the first alone, from 0.20 on the second.
-_VERSIONS = (kueue.API_VERSION, f"{kueue.GROUP}/v1beta1")
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -160,7 +157,7 @@ def read(client: Client, *namespaces: str) -> Queues:
         # Whose jobs others have is not theirs to see; the queues say how much these use.
         workloads = [e for each in namespaces for e in _list(client, "Workload", each) or ()]
     queues, cohorts = (_list(client, kind) or [] for kind in ("ClusterQueue", "Cohort"))
-    entries = tuple(_entry(each) for each in workloads if not _condition(each, "Finished", "True"))
+    entries = tuple(_entry(each) for each in workloads if not pods.condition(each, "Finished"))
     shares = [
         Share(queue["metadata"]["name"], pool, gpus, _reserved(queue, pool), may_borrow=limit != 0)
         for queue in queues
@@ -199,14 +196,11 @@ def why(client: Client, job: RunningJob) -> str:
 def _list(client: Client, kind: str, namespace: str | None = None) -> list[Object] | None:
     """Return all of a kind; None where that is not to be seen."""
     try:
-        for version in _VERSIONS:
-            if found := client.list(version, kind, namespace, missing_ok=True):
-                return found
+        return client.list(kueue.API_VERSION, kind, namespace, missing_ok=True)
     except ApiError as error:
         if error.status == HTTPStatus.FORBIDDEN:
             return None
         raise
-    return []
 
 
 def _reserved(queue: Object, pool: str) -> int:
@@ -252,9 +246,9 @@ def _entry(workload: Object) -> Entry:
     admission = workload.get("status", {}).get("admission") or {}
     sets = spec.get("podSets") or ()
     gpus, pool = _asked((each.get("count", 1), each["template"]["spec"]) for each in sets)
-    left = _condition(workload, "Evicted", "True")
-    waits = _condition(workload, "QuotaReserved", "False")
-    has_turn = bool(_condition(workload, "QuotaReserved", "True"))
+    left = pods.condition(workload, "Evicted")
+    waits = pods.condition(workload, "QuotaReserved", "False")
+    has_turn = bool(pods.condition(workload, "QuotaReserved"))
     checks = workload.get("status", {}).get("admissionChecks") or ()
     own = [e for e in checks if e["name"] == kueue.NODES_CHECK and e["state"] != "Ready"]
     nodes = own[0]["message"] or "waits for its nodes" if own and has_turn else ""
@@ -275,9 +269,3 @@ def _entry(workload: Object) -> Entry:
         leaves_in=max(graces) if left and has_place and graces else None,
         nodes=pods.one_line(nodes),
     )
-
-
-def _condition(workload: Object, kind: str, status: str) -> Object:
-    conditions = workload.get("status", {}).get("conditions") or ()
-    found = (each for each in conditions if (each["type"], each["status"]) == (kind, status))
-    return next(found, {})

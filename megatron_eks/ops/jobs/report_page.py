@@ -11,7 +11,7 @@ from megatron_eks.ops.failure import DONE
 from megatron_eks.ops.html import Part, table, tag
 from megatron_eks.ops.html import page as whole
 from megatron_eks.ops.jobs import curves, pace, records, room
-from megatron_eks.ops.jobs.curves import Chart, Line
+from megatron_eks.ops.jobs.curves import Line
 from megatron_eks.ops.jobs.report import Report, read
 from megatron_eks.ops.jobs.starts import Start
 from megatron_eks.ops.jobs.status_view import short
@@ -113,19 +113,19 @@ def _curves(found: Report) -> Iterator[Part]:
 
     yield tag("h2", "Loss and speed")
     note = "dashed: done again, or lost; numbers: where a start ended" if marks else ""
-    yield curves.draw(Chart("Loss", lines(lambda step: step.loss), marks, note=note))
+    yield curves.draw("Loss", lines(lambda step: step.loss), marks, note=note)
     for each in known:
         if each.cause:
             yield tag("p", tag("small", f"{each.number}: step {each.reached}, {_cause(each)}"))
     if not any(rate(step) for each in known for step in each.log.steps):
-        yield curves.draw(Chart("Seconds a step", lines(lambda step: step.seconds), marks))
+        yield curves.draw("Seconds a step", lines(lambda step: step.seconds), marks)
         return
     band, said = None, state.no_plan
     if plan := state.planned:
         of_all = plan.tokens_per_second / plan.mfu
         band = (of_all * plan.mfu_low, of_all * plan.mfu_high)
         said = f"the band is what the plan predicts: {band[0]:,.0f} to {band[1]:,.0f}"
-    yield curves.draw(Chart("Speed, tokens/s", lines(rate), marks, band, said))
+    yield curves.draw("Speed, tokens/s", lines(rate), marks, band=band, note=said)
 
 
 def _starts(found: Report) -> Iterator[Part]:

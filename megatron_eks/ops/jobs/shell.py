@@ -8,7 +8,6 @@ import termios
 import threading
 import tty
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from types import FrameType
@@ -101,27 +100,27 @@ class Terminal:
                     sources.remove(number)
 
 
-@dataclass(frozen=True)
-class Options:
-    """Where, and what; without a command a shell."""
-
-    rank: int | None = None
-    all_ranks: bool = False
-    command: Sequence[str] = ()
-
-
-def run(client: Client, plan: ClusterPlan, name: str, options: Options, console: Console) -> int:
-    """Run the command and return its exit code; of all ranks 1 if it failed in one."""
+def run(
+    client: Client,
+    plan: ClusterPlan,
+    name: str,
+    console: Console,
+    *,
+    rank: int = 0,
+    all_ranks: bool = False,
+    command: Sequence[str] = (),
+) -> int:
+    """Run the command, or a shell, and return its exit code; of all ranks 1 if it failed in one."""
     job = jobs.get(client, plan.platform.namespace, name)
     ranks = jobs.ranks(job, jobs.pods_of(client, job))
     try:
-        if options.all_ranks:
-            return _everywhere(client, job, ranks, options.command, console)
-        (rank,) = logs.chosen(ranks, name, options.rank or 0)
-        return _in_one(client, job, rank, options.command, console)
+        if all_ranks:
+            return _everywhere(client, job, ranks, command, console)
+        (chosen,) = logs.chosen(ranks, name, rank)
+        return _in_one(client, job, chosen, command, console)
     except KeyboardInterrupt:
-        rank_option = "--all-ranks" if options.all_ranks else f"--rank {options.rank or 0}"
-        console.say(f"\nthe command may go on: meks shell {name} {rank_option} -- ps ax")
+        where = "--all-ranks" if all_ranks else f"--rank {rank}"
+        console.say(f"\nthe command may go on: meks shell {name} {where} -- ps ax")
         return INTERRUPTED
 
 

@@ -67,7 +67,11 @@ def read(lines: Sequence[str], phase: str, now: datetime) -> tuple[Start, ...]:
     after: Start | None = None
     for number in sorted(found, reverse=True):
         ranks = found[number]
-        log = _log(ranks)
+        # The record's own line about an end quotes what was printed last.
+        own = (
+            [line for line in said if not line.startswith("record: ")] for said in ranks.values()
+        )
+        log = run_log.merged(map(run_log.read, own))
         went_on = log.loads[-1].step if log.loads else 0
         reached = log.last.step if log.last else went_on
         kept = reached
@@ -104,12 +108,6 @@ def _by_start(lines: Sequence[str]) -> dict[int, dict[int, list[str]]]:
                 current = found.setdefault(int(begun[1]), {}).setdefault(rank, [])
             current.append(line)
     return found
-
-
-def _log(ranks: Mapping[int, Sequence[str]]) -> RunLog:
-    # The record's own line about an end quotes what was printed last.
-    said = ([line for line in own if not line.startswith("record: ")] for own in ranks.values())
-    return run_log.merged(map(run_log.read, said))
 
 
 def _times(

@@ -61,7 +61,11 @@ def run(wish: Wish, options: Options, on: Opened) -> int:
     metadata = rendered.workload["metadata"]
     found = jobs.find(client, metadata["namespace"], metadata["name"])
     if found is None:
-        _refuse_out_of_reach(rendered, project, on)
+        role = project.outputs.job_role
+        if missing := submission.out_of_reach(on, role, rendered.access) if role else ():
+            text = f"the deployed role of the jobs does not reach {', '.join(missing)}"
+            remedy = "put the job file in jobs/, then run: meks deploy Storage"
+            raise Failure(Code.JOB_ROLE, text, remedy)
         resume.compare(project.cluster, rendered.job, on)
         look_ahead(client, project, rendered.planned, console)
         placing.ease(client, created, console)
@@ -85,24 +89,14 @@ def run(wish: Wish, options: Options, on: Opened) -> int:
     return _stay(client, found, options, console)
 
 
-def _refuse_out_of_reach(rendered: Rendered, project: Project, on: Opened) -> None:
-    role = project.outputs.job_role
-    missing = submission.out_of_reach(on, role, rendered.access) if role else ()
-    if missing:
-        found = f"the deployed role of the jobs does not reach {', '.join(missing)}"
-        remedy = "put the job file in jobs/, then run: meks deploy Storage"
-        raise Failure(Code.JOB_ROLE, found, remedy)
-
-
 def look_ahead(client: Client, project: Project, workload: Object, console: Console) -> None:
     """Say what the job will wait for; refuse it where waiting does not help."""
     found = fit.obstacles(client, project.cluster, workload, project.jobs)
     final = [each for each in found if each.is_final]
     if final:
         message = "; ".join(each.found for each in final)
-        raise Failure(
-            Code.PLATFORM_MISSING, message, "; ".join(dict.fromkeys(each.remedy for each in final))
-        )
+        remedy = "; ".join(dict.fromkeys(each.remedy for each in final))
+        raise Failure(Code.PLATFORM_MISSING, message, remedy)
     for each in found:
         console.say(f"it will wait: {each}")
 

@@ -5,7 +5,6 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Sequence
 from functools import partial
 
 from megatron_eks.catalog.program_options import PACKAGE
@@ -23,6 +22,8 @@ from megatron_eks.programs.exporter.event_files import VARIABLE
 _PORT = 6006
 _START_SECONDS = 300
 _OPTION, _FOLDER = "--tensorboard-dir", "tensorboard"
+_SCRIPT = f"""test -d "$1" || {{ echo "$1: no such folder"; exit {NOT_FOUND}; }}
+exec python3 -m tensorboard.main --logdir "$1" --host 127.0.0.1 --port {_PORT} 2>&1"""
 
 
 def run(name: str, on: Opened, *, folder: str | None, port: int) -> int:
@@ -38,7 +39,7 @@ def run(name: str, on: Opened, *, folder: str | None, port: int) -> int:
         metadata, (container,) = pod["metadata"], pod["spec"]["containers"]
         at = metadata["namespace"], metadata["name"], container["name"]
         begin = partial(execution.start, on.client, *at)
-        with contextlib.closing(begin(_words(chosen))) as shown:
+        with contextlib.closing(begin(("sh", "-c", _SCRIPT, "sh", chosen))) as shown:
             _wait(shown, chosen)
             threading.Thread(target=_then_stop, args=(shown, listener), daemon=True).start()
             on.console.say(f"http://127.0.0.1:{port} shows {chosen} until Ctrl-C")
@@ -68,12 +69,6 @@ def event_files(job: JobPlan) -> str | None:
         own = told["overrides"].get("logger.tensorboard_dir")
         return str(own or f"{told['checkpoint']['directory']}/{_FOLDER}")
     return job.env.get(VARIABLE)
-
-
-def _words(folder: str) -> Sequence[str]:
-    there = f'test -d "$1" || {{ echo "$1: no such folder"; exit {NOT_FOUND}; }}'
-    start = f'exec python3 -m tensorboard.main --logdir "$1" --host 127.0.0.1 --port {_PORT} 2>&1'
-    return ("sh", "-c", f"{there}; {start}", "sh", folder)
 
 
 def _wait(shown: Execution, folder: str) -> None:

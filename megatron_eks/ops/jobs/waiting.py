@@ -118,15 +118,11 @@ def _of_rank(rank: Rank, nodes: Mapping[str, Object], events: Sequence[Object]) 
     if node is not None and (trouble := room.trouble(node)):
         yield f"node {rank.pod.node} {trouble}"
     elif rank.pod.reason:
-        pulling = rank.pod.reason.endswith("container is being created") and _pulling(rank, events)
-        yield pulling or rank.pod.reason
-
-
-def _pulling(rank: Rank, events: Sequence[Object]) -> str:
-    if rank.manifest is None:
-        return ""
-    last = pods.last_about(rank.manifest, events, lambda each: each.get("reason") == "Pulling")
-    return pods.one_line(last.get("message", "")) if last else ""
+        last = None
+        if rank.manifest is not None and rank.pod.reason.endswith("container is being created"):
+            pulls = [each for each in events if each.get("reason") == "Pulling"]
+            last = pods.last_about(rank.manifest, pulls)
+        yield (pods.one_line(last.get("message", "")) if last else "") or rank.pod.reason
 
 
 def _wait(job: RunningJob, reason: str, ranks: Sequence[Rank], now: datetime | None) -> Wait:
@@ -146,15 +142,11 @@ def _wait(job: RunningJob, reason: str, ranks: Sequence[Rank], now: datetime | N
 def _why_no_pod(job: RunningJob, events: Sequence[Object], queue: str) -> str:
     """Return why the controller makes no pod: a quota, Pod Security, a queue."""
     if job.phase([]) == "Suspended":
-        return _suspended(job, queue)
+        name = (job.manifest["metadata"].get("labels") or {}).get(QUEUE_LABEL)
+        if not name:
+            return "suspended: somebody set spec.suspend"
+        return pods.one_line(f"waits in the queue {name}{': ' if queue else ''}{queue}")
     in_time = sorted(events, key=pods.when)
     own = [each for each in in_time if job.makes(each["involvedObject"])]
     last = next((each for each in reversed(own) if each.get("reason") in _NO_POD), None)
     return pods.one_line(f"no pod: {last.get('message')}") if last else "no pod yet"
-
-
-def _suspended(job: RunningJob, why: str) -> str:
-    queue = (job.manifest["metadata"].get("labels") or {}).get(QUEUE_LABEL)
-    if not queue:
-        return "suspended: somebody set spec.suspend"
-    return pods.one_line(f"waits in the queue {queue}{': ' if why else ''}{why}")

@@ -118,9 +118,7 @@ def _refuse_others(
 ) -> None:
     """Refuse a context that leads elsewhere; one that does not say where is taken if named."""
     cluster = context.eks_cluster
-    if cluster is not None and _is_of(context, plan):
-        return
-    if cluster is None and named:
+    if _is_of(context, plan) or (cluster is None and named):
         return
     # EKS writes the region into the address.
     where = " in ".join(part for part in cluster or () if part) or "a cluster it does not name"

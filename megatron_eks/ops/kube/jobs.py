@@ -107,11 +107,9 @@ class RunningJob:
         """How many pods it is to have."""
         return sum(count for count, _ in self.pod_specs)
 
-    def condition(self, kind: str) -> Object | None:
-        """Return a condition of it that holds."""
-        conditions: Iterable[Object] = self.manifest.get("status", {}).get("conditions") or ()
-        holding = (each for each in conditions if each["status"] == "True")
-        return next((each for each in holding if each["type"] == kind), None)
+    def condition(self, kind: str) -> Object:
+        """Return a condition of it that holds; empty where it does not."""
+        return pods.condition(self.manifest, kind)
 
     @property
     def restarts(self) -> int:

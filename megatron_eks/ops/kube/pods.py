@@ -1,6 +1,6 @@
 """What state a pod is in, and why it does not run, in one line."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -45,7 +45,7 @@ def state(pod: Object, events: Sequence[Object] = ()) -> PodState:
         name=metadata["name"],
         node=pod["spec"].get("nodeName", ""),
         phase="Deleting" if deleting else status.get("phase", "Pending"),
-        ready=not deleting and condition(pod, "Ready") == "True",
+        ready=not deleting and bool(condition(pod, "Ready")),
         restarts=sum(each.get("restartCount", 0) for each in all_of_them),
         reason=_reason(pod, all_of_them, events),
     )
@@ -106,7 +106,7 @@ def _of_container(container: Object, pod: Object, events: Sequence[Object]) -> s
     if waiting := current.get("waiting"):
         reason, message = waiting.get("reason", "waiting"), waiting.get("message", "")
         if reason in _STARTING:
-            last = last_about(pod, events, lambda each: each.get("type") == "Warning")
+            last = last_about(pod, [e for e in events if e.get("type") == "Warning"])
             warning = f"{last.get('reason', '')}: {last.get('message', '')}" if last else ""
             return f"{name}: {warning or 'container is being created'}"
         last = container.get("lastState", {}).get("terminated")
@@ -132,16 +132,14 @@ def _end(terminated: Object) -> str:
     return f"exit code {terminated.get('exitCode')}{shown}{message}"
 
 
-def last_about(
-    manifest: Object, events: Sequence[Object], wanted: Callable[[Object], bool]
-) -> Object | None:
-    """Return the last of some events that is about an object, and wanted."""
+def last_about(manifest: Object, events: Sequence[Object]) -> Object | None:
+    """Return the last of some events that is about an object."""
     uid = manifest["metadata"].get("uid")
     own = (each for each in reversed(events) if each["involvedObject"].get("uid") == uid)
-    return next(filter(wanted, own), None)
+    return next(own, None)
 
 
-def condition(pod: Object, kind: str) -> str:
-    """Return the status of one of a pod's conditions."""
-    conditions = pod.get("status", {}).get("conditions", ())
-    return next((str(each["status"]) for each in conditions if each["type"] == kind), "Unknown")
+def condition(found: Object, kind: str, status: str = "True") -> Object:
+    """Return an object's condition that has a status; empty where there is none."""
+    conditions = found.get("status", {}).get("conditions") or ()
+    return next((e for e in conditions if (e["type"], e["status"]) == (kind, status)), {})

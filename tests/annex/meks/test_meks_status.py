@@ -25,7 +25,7 @@ _WORKLOADS = {
         "scope": "Namespaced",
         "versions": [
             {
-                "name": "v1beta1",
+                "name": "v1beta2",
                 "served": True,
                 "storage": True,
                 "schema": {
@@ -200,7 +200,7 @@ def test_a_job_in_a_queue_says_what_kueue_says(client, submit, loaded, state_of)
     )
     client.apply(_WORKLOADS)
     workload = {
-        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",
         "metadata": {
             "name": "pytorchjob-queued",
@@ -218,7 +218,7 @@ def test_a_job_in_a_queue_says_what_kueue_says(client, submit, loaded, state_of)
         },
     }
     try:
-        wait_for("the kind", lambda: client.serves("kueue.x-k8s.io/v1beta1", "Workload"))
+        wait_for("the kind", lambda: client.serves("kueue.x-k8s.io/v1beta2", "Workload"))
         client.create(workload)
         (wait,) = state_of("queued")["waits_for"]
         told = console()
