@@ -76,33 +76,33 @@ def fetch_data(
     from megatron_eks.ops.data.sets import fetch, shared_claim
 
     project = load(reach.cluster, console_here())
-    claim = shared_claim(directory, uri, project.cluster)
+    remedy = f"to this machine: aws s3 cp --recursive {uri} {directory}"
+    claim = shared_claim(directory, project.cluster, remedy)
     return at(reach, project, claim, partial(fetch, uri, directory))
 
 
-@command(data, "PATH|S3_URI [DIR]", name="pull")
+@command(data, "PATH [DIR]", name="pull")
 def pull_data(
-    source: Annotated[str, Parameter("PATH|S3_URI")],
+    source: Annotated[str, Parameter("PATH")],
     directory: Annotated[str, Parameter("DIR", show_default=True)] = ".",
     /,
     *,
     reach: args.Reach = args.HERE,
 ) -> int:
-    """Copy a file or folder from /shared or S3 to this machine, and check its checksums.
+    """Copy a file or folder from /shared to this machine, and check its checksums.
 
     Never replaces a local file that differs. Run the same command again to resume.
 
     meks data pull /shared/logs/megatron-cpt-techpulse
     meks data pull /shared/data/ ./data            a slash: its contents
-    meks data pull s3://BUCKET/data/corpus/
 
-    :param source: below /shared, or s3://BUCKET/KEY or s3://BUCKET/PREFIX/
+    :param source: below /shared
     :param directory: on this machine
     """
-    from megatron_eks.ops.data.sets import pull, source_claim
+    from megatron_eks.ops.data.sets import pull, shared_claim
 
     project = load(reach.cluster, console_here())
-    claim = source_claim(source, project.cluster)
+    claim = shared_claim(source, project.cluster, "name what is there: meks data pull --help")
     return at(reach, project, claim, partial(pull, source, directory))
 
 

@@ -34,7 +34,7 @@ def verify(
     :param job: the checklist of a job instead
     :param image: check an image instead: its name in the cluster, or a URI with a digest
     """
-    from megatron_eks.ops.jobs import checklist, verify, verify_image
+    from megatron_eks.ops.jobs import checklist, verify
 
     checks = [each for each in CHECKS if not check or each in check]
 
@@ -42,7 +42,7 @@ def verify(
         if job:
             return checklist.run(on.client, on.plan, job, output, on.console)
         if image:
-            return verify_image.run(image, output, on)
+            return verify.check_image(image, output, on)
         wanted = partial(verify.run, pools=pools, checks=checks, previews=preview)
         return wanted(output, on, wait_seconds=timeout * 60)
 

@@ -49,12 +49,11 @@ def claim_of(path: str, plan: ClusterPlan) -> str | None:
     return plan.platform.claim if inside else None
 
 
-def shared_claim(directory: str, uri: str, plan: ClusterPlan) -> str:
-    """Name the claim of a path on /shared. Raises Failure for a path of this machine."""
-    claim = claim_of(directory, plan)
+def shared_claim(path: str, plan: ClusterPlan, remedy: str) -> str:
+    """Name the claim of a path on /shared. Raises Failure for anything else."""
+    claim = claim_of(path, plan)
     if claim is None:
-        found = f"{directory} is not below {plan.platform.mount_path}"
-        raise _refused(found, f"meks data pull {uri} copies it to this machine")
+        raise _refused(f"{path} is not below {plan.platform.mount_path}", remedy)
     return claim
 
 
@@ -99,27 +98,14 @@ def fetch(uri: str, directory: str, place: Place, console: Console) -> int:
     return ended.code
 
 
-def source_claim(source: str, plan: ClusterPlan) -> str | None:
-    """Name the claim to fetch from; None for S3. Raises Failure for anything else."""
-    claim = claim_of(source, plan)
-    if claim is None and not source.startswith(S3):
-        found = f"{source} is neither below {plan.platform.mount_path} nor in S3"
-        raise _refused(found, "meks data pull --help")
-    return claim
-
-
 def _refused(found: str, remedy: str, exit_code: int = USAGE) -> Failure:
     return Failure(Code.NOTHING_TO_SEND, found, remedy, exit_code=exit_code)
 
 
 def pull(source: str, directory: str, place: Place, console: Console) -> int:
-    """Bring files of the shared file system or S3 to this machine."""
-    name = PurePosixPath(source).name
-    if source.startswith(S3):
-        return fetch(source, str(Path(directory, name)), place, console)
-    way = shared_files.pull(
-        place, f"{normpath(source)}{'/' * source.endswith('/')}", Path(directory)
-    )
+    """Bring files of the shared file system to this machine."""
+    whole = f"{normpath(source)}{'/' * source.endswith('/')}"
+    way = shared_files.pull(place, whole, Path(directory))
     for each in way.left_out:
         console.say(f"error {each['path']}: left out: {each['why']}")
     text = f"{directory}: {count(way.whole, 'file')}, {size(way.size)} of {source}; "

@@ -112,7 +112,7 @@ def gone(plan: JobPlan, namespace: str, lines: Sequence[str], now: datetime) -> 
         message = "Kubernetes does not know it any more: from its record"
         end = {"type": kind, "status": "True", "message": message}
         job = RunningJob({**job.manifest, "status": {"conditions": [end]}})
-    return looked(Look(job, there, (), {}, "", Logs(), Logs(), now), lines)
+    return looked(Look(job, there, (), {}, Logs(), Logs(), now), lines)
 
 
 def _was_ended(own: Sequence[str]) -> bool:

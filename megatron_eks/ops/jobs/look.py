@@ -9,7 +9,6 @@ from datetime import datetime
 
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.kubernetes.connection import UnreachableError
-from megatron_eks.ops.jobs import queues
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
 from megatron_eks.plan.cluster.pools import POOL_LABEL
@@ -45,8 +44,6 @@ class Look:
     """Of its namespace; empty where every rank runs."""
     nodes: Mapping[str, Object]
     """Nodes of the job's pool, by name."""
-    queue: str
-    """Why a job waits in its queue."""
     logs: Logs
     """Of the containers that run, or ran last."""
     before: Logs
@@ -80,7 +77,6 @@ def look(client: Client, namespace: str, name: str) -> Look:
             ranks=ranks,
             events=events,
             nodes={each["metadata"]["name"]: each for each in nodes.result()},
-            queue=queues.why(client, job),
             logs=Logs(end, begin),
             before=Logs(end_before, begin_before),
             now=client.now(),

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import Client
@@ -50,13 +50,11 @@ def read(
     `record` returns what its ranks have printed, where their pods are gone.
     """
     found = _look(client, project, name, record)
-    if found.queue:
-        found = replace(found, queue=expected.why(client, project.jobs, found.job))
-    return of(found, project)
+    return of(found, project, expected.why(client, project.jobs, found.job))
 
 
-def of(found: Look, project: Project) -> State:
-    """Judge what was read of a job."""
+def of(found: Look, project: Project, queue: str = "") -> State:
+    """Judge what was read of a job, and why it waits in its queue."""
     name = found.job.name
     plan, no_plan = pace.plan_of(project.jobs, found.job)
     speed, predicted = pace.pace(found, plan), pace.planned(plan)
@@ -65,7 +63,7 @@ def of(found: Look, project: Project) -> State:
         no_plan = f"a step of {name} has another number of tokens than its file says now"
         speed = pace.pace(found, None)
     newest = account.checkpoint(found)
-    around = Around(found.nodes, found.queue, found.now)
+    around = Around(found.nodes, queue, found.now)
     return State(
         look=found,
         pace=speed,

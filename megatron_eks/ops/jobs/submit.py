@@ -17,7 +17,7 @@ from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.ops.cluster.apply import refuse_unfit
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, FAILED, INTERRUPTED, Failure
-from megatron_eks.ops.jobs import account, fit, logs, placing, resume, submission
+from megatron_eks.ops.jobs import account, fit, logs, resume, submission
 from megatron_eks.ops.jobs.look import look
 from megatron_eks.ops.jobs.rendering import HASH_ANNOTATION, JOB_ANNOTATION, Rendered, Wish, render
 from megatron_eks.ops.jobs.status import ranks_of, summary, watched
@@ -68,7 +68,7 @@ def run(wish: Wish, options: Options, on: Opened) -> int:
             raise Failure(Code.JOB_ROLE, text, remedy)
         resume.compare(project.cluster, rendered.job, on)
         look_ahead(client, project, rendered.planned, console)
-        placing.ease(client, created, console)
+        fit.ease(client, created, console)
         submission.send(on, rendered.shipped)
         found = create(client, rendered.beside, rendered.workload)
         resume.remember(client, project.cluster, rendered.job)

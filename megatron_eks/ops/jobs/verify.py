@@ -4,11 +4,24 @@ from collections.abc import Iterator, Sequence
 
 from megatron_eks.catalog.workloads import WORKLOADS, whole
 from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import choices
+from megatron_eks.config.load import Json
+from megatron_eks.config.outputs import is_digest
 from megatron_eks.kubernetes.client import Client, Object
+from megatron_eks.ops import programs
 from megatron_eks.ops.checks import Result, in_kubernetes, report
 from megatron_eks.ops.cluster.apply import refuse_unfit
 from megatron_eks.ops.console import duration
-from megatron_eks.ops.failure import INTERRUPTED, NOT_FOUND, Failure, no_such
+from megatron_eks.ops.data.shared_pod import SharedPod
+from megatron_eks.ops.failure import (
+    CHECK_FAILED,
+    DONE,
+    INTERRUPTED,
+    NOT_FOUND,
+    USAGE,
+    Failure,
+    no_such,
+)
 from megatron_eks.ops.jobs import cancel, fit, verdicts
 from megatron_eks.ops.jobs.look import log
 from megatron_eks.ops.jobs.pool_checks import CHECKS
@@ -16,6 +29,7 @@ from megatron_eks.ops.jobs.status import ranks_of, watched
 from megatron_eks.ops.jobs.submit import create
 from megatron_eks.ops.kube import jobs, objects
 from megatron_eks.ops.opening import Opened
+from megatron_eks.ops.output import formatted
 from megatron_eks.project import MANIFESTS, synth_command
 
 _TAIL_LINES = 400
@@ -117,3 +131,23 @@ def log_of(client: Client, job: jobs.RunningJob, *, last: bool = False) -> str:
     found, query = ranks_of(client, job), {"tailLines": str(_TAIL_LINES), "timestamps": "false"}
     chosen = found[1:][-1:] if last else found[:1]
     return "".join(line for rank in chosen for line in log(client, job.namespace, rank, **query))
+
+
+def check_image(image: str, output: str, on: Opened) -> int:
+    """Look into an image on one pod; return 4 if it lacks something."""
+    known = on.project.outputs.images
+    if not (image in known or is_digest(image)):
+        found = f"{image!r} is neither an image of this cluster nor one with a digest"
+        remedy = f"{choices(image, known)}; or REGISTRY/NAME@sha256:..."
+        raise Failure(Code.UNKNOWN_IMAGE, found, remedy, exit_code=USAGE)
+    efa = any(pool.instance.efa_interfaces for pool in on.plan.pools)
+    place = SharedPod(*on, on.plan.platform.claim, image=image)
+    ended = programs.run(place, "image_check", ["--efa"] if efa else [], on.console)
+    has = {name: ended.summary.get(name) for name in ("python", "torch", "boto3")}
+    findings: list[Json] = [*ended.names("findings")]
+    shown: dict[str, Json] = {"schema_version": 1, "image": image, "passed": not ended.code}
+    shown |= {"versions": {**has}, "findings": findings}
+    line = ", ".join(f"{name} {version or 'missing'}" for name, version in has.items())
+    verdict = "no job runs in it" if ended.code else "jobs can run in it"
+    on.console.write(formatted(output, [f"{image}: {line}; {verdict}"], lambda: shown))
+    return CHECK_FAILED if ended.code else DONE

@@ -17,7 +17,7 @@ from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes.client import ApiError, Object, wait_for
 from megatron_eks.localcloud.kubernetes.nodes import is_ready
 from megatron_eks.ops.console import Console, SystemClock
-from megatron_eks.ops.jobs import placing, queues
+from megatron_eks.ops.jobs import fit, queues
 from megatron_eks.ops.kube import jobs as live
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL, PoolPlan
@@ -102,7 +102,7 @@ def test_groups_of_ranks_are_divided_only_where_they_must_be(client, plan, kind)
         workload = cast("AnyWorkload", kind.lower())
         objects = rendered.jobs(replace(job, name=f"{job.name}-{run}", workload=workload))
         err = io.StringIO()
-        placing.ease(client, objects, Console(sys.stdin, io.StringIO(), err, SystemClock()))
+        fit.ease(client, objects, Console(sys.stdin, io.StringIO(), err, SystemClock()))
         said.append(err.getvalue())
         for each in objects:
             client.apply(each)

@@ -91,7 +91,6 @@ def look(end, *, begin=None, before=(), before_begin=(), job=None, pods=None, no
         ranks=jobs.ranks(job, pods),
         events=[],
         nodes={},
-        queue="",
         logs=Logs(run_log.read(end), run_log.read(first)),
         before=Logs(run_log.read(before), run_log.read(before_begin)),
         now=now,
