@@ -2,6 +2,7 @@
 
 import json
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -80,7 +81,7 @@ def test_a_tracker_is_named_or_lacking(iam):
 def test_who_may_not_look_is_told_and_held_up_by_nothing(aws):
     """A cluster may be reached without credentials for its account."""
     assert aws
-    on = SimpleNamespace(plan=SimpleNamespace(region="us-east-2"), console=console())
+    on: Any = SimpleNamespace(plan=SimpleNamespace(region="us-east-2"), console=console())
     access = DataAccess((), ("s3://models/runs/cpt",), ())
     gone = f"arn:aws:iam::{ACCOUNT}:role/another"
     assert out_of_reach(on, gone, access) == ()
