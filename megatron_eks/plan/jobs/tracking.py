@@ -4,6 +4,7 @@ Sources: Weights & Biases, "Environment variables"; MLflow, mlflow/environment_v
 Megatron-LM core_v0.19, training/global_vars.py; Megatron-Bridge 0.6, training/config.py.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path, warning
 from megatron_eks.config.job import (
     Job,
+    MegatronBridgeJob,
     MegatronJob,
     MegatronRun,
     Mlflow,
@@ -35,6 +37,9 @@ _FOLDER = "/tmp"  # noqa: S108 -- on the pod's own volume
 _PLACE: Path = ("runtime", "tracking")
 
 _STARTS = 2
+_OPTION, _OVERRIDE = "--wandb-project", "logger.wandb_project"
+# Each of these needs no key, or says where there is one.
+_KEYED = re.compile(r"WANDB_(API_KEY|MODE|DISABLED|IDENTITY_TOKEN_FILE|CONFIG_DIR)|NETRC")
 
 
 def variables(job: Job) -> Mapping[str, str]:
@@ -94,8 +99,10 @@ def trackers(job: Job) -> tuple[str, ...]:
 
 
 def check_tracking(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
-    """Yield trackers that would get nothing."""
+    """Yield trackers that would get nothing, or end the run."""
     tracking = job.runtime.tracking
+    if isinstance(job, MegatronRun):
+        yield from _unkeyed(job)
     if tracking is None:
         return
     if not isinstance(job, (MegatronRun, TorchRun, TorchrunJob)):
@@ -115,6 +122,24 @@ def check_tracking(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
             yield Finding(Code.TRACKING, (*_PLACE, "wandb"), found, remedy)
     if tracking.mlflow:
         yield from _mlflow(tracking.mlflow, cluster)
+
+
+def _unkeyed(job: MegatronRun) -> Iterator[Finding]:
+    """Warn of a run that ends at each start: its last rank calls wandb.init, which wants a key."""
+    if any(_KEYED.fullmatch(name) for name in (*job.runtime.env, *keys(job))):
+        return
+    words = () if isinstance(job, MegatronBridgeJob) else job.extra_args
+    places: list[Path] = [
+        ("extra_args", index)
+        for index, word in enumerate(words)
+        if word.partition("=")[0] == _OPTION
+    ]
+    if isinstance(job, MegatronBridgeJob) and job.overrides.get(_OVERRIDE):
+        places = [("overrides", _OVERRIDE)]
+    for place in places:
+        found = "W&B asks for a key, and no terminal answers"
+        remedy = "use runtime.tracking, or runtime.secret_env: {WANDB_API_KEY: {secret, key}}"
+        yield warning(Code.VARIABLE_MISSING, place, found, remedy)
 
 
 def _server(mlflow: Mlflow) -> str:
