@@ -116,11 +116,9 @@ class Cdk:
 
 def run(cluster_file: Path, words: Sequence[str]) -> int:
     """Let the user talk to the CDK's command line, and return its exit code."""
-    app = (
-        ()
-        if "--app" in words or "-a" in words
-        else ("--app", shlex.join(templates_command(cluster_file)))
-    )
+    app = ["--app", shlex.join(templates_command(cluster_file))]
+    if {"--app", "-a"} & {*words}:
+        app = []
     done = subprocess.run(  # noqa: S603 -- the pinned command; the words are the user's own
         [*_command_line(), *words, *app],
         cwd=_folder(cluster_file),

@@ -52,15 +52,10 @@ def run(images: Sequence[str], tools: Tools) -> int:
     try:
         # What starts from an image of ours comes after it.
         for has_base in (False, True):
-            if failures:
-                break
             part = [each for each in chosen if (each.base is not None) is has_base]
-            started = [(image, _start(image, stack, builds)) for image in part]
-            failures += [
-                failure
-                for image, build in started
-                if build and (failure := builds.follow(image, build))
-            ]
+            started = [(each, _start(each, stack, builds)) for each in part if not failures]
+            told = [builds.follow(image, build) for image, build in started if build]
+            failures += filter(None, told)
     except KeyboardInterrupt:
         tools.console.say("\nthe build goes on; `meks build` follows it again")
         return INTERRUPTED
@@ -141,7 +136,7 @@ class Builds:
     def start(self, project: str, variables: Mapping[str, str]) -> str:
         """Start a build and return its id; one that is under way is taken instead."""
         newest = self._codebuild.list_builds_for_project(projectName=project).get("ids", [])[:5]
-        for running in self._describe(newest) if newest else ():
+        for running in self._codebuild.batch_get_builds(ids=newest)["builds"] if newest else ():
             if running["buildStatus"] == "IN_PROGRESS":
                 number = running.get("buildNumber", 0)
                 self.console.say(f"{project}: following build {number}, under way")
@@ -159,7 +154,7 @@ class Builds:
         began = self.console.clock.now()
         tail: list[str] = []
         while True:
-            (build,) = self._describe([build_id])
+            (build,) = self._codebuild.batch_get_builds(ids=[build_id])["builds"]
             for phase in build.get("phases", ()):
                 name = phase.get("phaseType", "")
                 if phase.get("phaseStatus") and name not in said:
@@ -180,10 +175,6 @@ class Builds:
         self.console.say(f"{image.name}: {build['buildStatus']} after {took}")
         done = build["buildStatus"] == "SUCCEEDED"
         return None if done else _failure(image, build, tail)
-
-    def _describe(self, ids: Sequence[str]) -> list[_Build]:
-        found: list[_Build] = self._codebuild.batch_get_builds(ids=list(ids))["builds"]
-        return found
 
     def _new_lines(self, build: _Build, token: str) -> tuple[list[str], str]:
         logs = build.get("logs", {})

@@ -67,17 +67,8 @@ class CostNow:
         return () if self.jobs is None else tuple(by_team(self.owners, pairs, self.nodes, self.at))
 
     @property
-    def usd_per_hour(self) -> float | None:
-        """The sum; None where a price is not known."""
-        return total(self._parts)
-
-    @property
-    def known_usd_per_hour(self) -> float:
-        """The sum of what is known."""
-        return sum(part for part in self._parts if part is not None)
-
-    @property
-    def _parts(self) -> list[float | None]:
+    def parts(self) -> list[float | None]:
+        """What each costs an hour; None where its price is not known."""
         return [*(x.usd_per_hour for x in self.nodes), *(x.total for x in self.standing)]
 
 
@@ -117,7 +108,7 @@ def as_json(found: CostNow, findings: Iterable[Finding]) -> Json:
         **picked(found.project.cluster, "cluster=name", "region"),
         "at": found.at.isoformat(),
         "prices_as_of": AS_OF.isoformat(),
-        "usd_per_hour": found.usd_per_hour,
+        "usd_per_hour": total(found.parts),
         "nodes": [
             {
                 **picked(each, "pool", "instance_type", "capacity", "count", "idle", "not_joined"),
@@ -246,9 +237,8 @@ def _lines(found: CostNow) -> Iterator[str]:
         (each.item, f"{each.count:g}", usd(each.usd_per_hour, 5), usd(each.total), "", "")
         for each in found.standing
     ]
-    whole = found.usd_per_hour
-    known = f"> {found.known_usd_per_hour:,.2f}" if whole is None else usd(whole)
-    rows.append(("Sum", "", "", known, "", ""))
+    known = usd(sum(filter(None, found.parts)))
+    rows.append(("Sum", "", "", f"> {known}" if None in found.parts else known, "", ""))
     header = ("BILLED NOW", "COUNT", "USD EACH", "USD/HOUR", "SINCE", "SO FAR")
     yield from table(header, rows, right=(1, 2, 3, 4, 5))
     if found.jobs:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
-from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Level
 from megatron_eks.config.job import MegatronRun
@@ -16,7 +16,7 @@ from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.resources import gpu_pool
 from megatron_eks.plan.jobs.search import TIE, Candidate, as_job, evaluate, search
 from megatron_eks.plan.jobs.training import changed, fits
-from megatron_eks.project import Files, check_files, job_files
+from megatron_eks.project import check_files, job_files
 
 _BEST = 10
 # What a search is there to mend does not keep it from searching.
@@ -47,29 +47,24 @@ def run(cluster: Path, name: str, output: str, today: date) -> int:
         raise no_such(Code.JOB_NOT_FOUND, text, name, known)
     data: dict[str, Json] = {}
     for job in jobs:
-        own, found = _searched(job, files)
+        pool = gpu_pool(job, files.config)
+        instance = INSTANCES[pool.instance_type] if pool else None
+        found = search(job, model_shape(job.model), instance) if instance else []
         data[job.name] = [_as_json(each) for each in found[:_BEST]]
         if output == "table":
-            sys.stdout.writelines(f"{line}\n" for line in _lines(job, own, found, files))
+            sys.stdout.writelines(f"{line}\n" for line in _lines(job, found, instance))
     if output != "table":
         sys.stdout.write(structured(data, output))
     return DONE
 
 
-def _searched(job: MegatronRun, files: Files) -> tuple[Candidate | None, list[Candidate]]:
-    pool = gpu_pool(job, files.config) if files.config else None
-    if pool is None:
-        return None, []
-    model, instance = model_shape(job.model), INSTANCES[pool.instance_type]
-    return evaluate(job, model, instance), search(job, model, instance)
-
-
 def _lines(
-    job: MegatronRun, own: Candidate | None, found: Sequence[Candidate], files: Files
+    job: MegatronRun, found: Sequence[Candidate], instance: InstanceType | None
 ) -> Iterator[str]:
-    if not found:
+    if instance is None or not found:
         yield f"{job.name}: no layout fits; take more nodes or a type with more memory"
         return
+    own = evaluate(job, model_shape(job.model), instance)
     yield f"{job.name}: the best of {len(found)} layouts that fit"
     rows = [_row(str(place), each) for place, each in enumerate(found[:_BEST], start=1)]
     if own is not None:
@@ -80,7 +75,8 @@ def _lines(
         yield "Yours is no layout for these GPUs: meks validate says why."
     elif own.memory.per_gpu_bytes > own.memory.capacity_bytes:
         yield "Yours does not fit."
-    yield from _differences(job, own, found[0], files)
+    if own is not None:
+        yield from _differences(job, own, found[0], instance)
     if found[0].extra_args:
         yield f"The best needs extra_args: [{', '.join(found[0].extra_args)}]"
     yield f"Layouts within {TIE:.0%} of each other count as equally fast; the simpler comes first."
@@ -112,20 +108,16 @@ _TOGETHER = (
 
 
 def _differences(
-    job: MegatronRun, own: Candidate | None, best: Candidate, files: Files
+    job: MegatronRun, own: Candidate, best: Candidate, instance: InstanceType
 ) -> Iterator[str]:
     """Say in a line for each setting of the best what it alone would do to the job's own."""
-    pool = gpu_pool(job, files.config) if files.config else None
-    if own is None or pool is None:
-        return
-    model, instance = model_shape(job.model), INSTANCES[pool.instance_type]
     theirs = as_job(job, best)
     for block, names in _TOGETHER:
         values = {name: getattr(getattr(theirs, block), name) for name in names}
         mine = getattr(getattr(job, block), names[0])
         if (values[names[0]] or 1) == (mine or 1):
             continue
-        option = evaluate(changed(job, block, **values), model, instance)
+        option = evaluate(changed(job, block, **values), model_shape(job.model), instance)
         words = f"  {block}.{names[0]}: {values[names[0]]} instead of {mine}"
         if option is None:
             yield f"{words}: only together with the others"

@@ -10,10 +10,9 @@ from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.config.job import AnyJob, Job
-from megatron_eks.config.load import read_mapping
 from megatron_eks.ops.output import count, counted, write_findings
 from megatron_eks.ops.planning.megatron import Megatron
-from megatron_eks.project import check_files, job_files
+from megatron_eks.project import check_files, job_files, read_document
 
 _CLUSTER_KEYS = set(ClusterConfig.model_fields) - set(Job.model_fields)
 
@@ -53,11 +52,7 @@ def run(
 
 def _is_cluster(path: Path) -> bool:
     """Tell a cluster file from a job file by the keys that only the former has."""
-    try:
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        value = read_mapping(text, str(path)).value
-    except (OSError, UnicodeDecodeError):
-        value = None
+    value = read_document(path).value if path.is_file() else None
     if not isinstance(value, dict):
         return path.parent.name != "jobs"
     told = any(key in _CLUSTER_KEYS for key in value)

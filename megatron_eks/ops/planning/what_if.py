@@ -96,10 +96,9 @@ def _lines(rows: list[Row]) -> Iterator[str]:
             difference = f"{cost.usd / own.usd * tokens / training.tokens - 1:+.0%}"
         useful = f"{training.goodput.expected:.1%}" if training.goodput else ""
         step = f"{training.speed.step_seconds:.3g} s"
-        price = usd(cost.usd, digits=0) if cost else ""
-        length = takes(cost) if cost else ""
+        spent = (takes(cost), usd(cost.usd, digits=0)) if cost else ("", "")
         fits = f"{share:.0%}" + " too much" * memory.surely_too_large
-        cells.append((change, fits, step, useful, length, price, difference))
+        cells.append((change, fits, step, useful, *spent, difference))
     header = ("WHAT IF", "MEMORY", "STEP", "USEFUL", "TAKES", "USD", "")
     yield from table(header, cells, right=range(1, 7))
     yield "One change each, all else as it is. USEFUL: the share of the time that trains."
