@@ -8,8 +8,6 @@ from megatron_eks.catalog.pricing import AS_OF, Price
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
-from megatron_eks.ops.cluster import team_cost
-from megatron_eks.ops.cluster.team_cost import TeamCost, by_team
 from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.failure import DONE
 from megatron_eks.ops.jobs import pace
@@ -42,6 +40,14 @@ class JobCostNow:
 
 
 @dataclass(frozen=True)
+class TeamCost:
+    """What a team's jobs cost; without a name, what GPU nodes cost on which none runs."""
+
+    team: str | None
+    usd_per_hour: float | None
+
+
+@dataclass(frozen=True)
 class CostNow:
     """Everything that is printed."""
 
@@ -61,10 +67,16 @@ class CostNow:
         return {each.namespace: each.name for each in plan.teams if each.namespace in seen}
 
     @property
-    def teams(self) -> tuple[TeamCost, ...]:
-        """What each team costs."""
-        pairs = [(each.holdings, each.spending) for each in self.jobs or ()]
-        return () if self.jobs is None else tuple(by_team(self.owners, pairs, self.nodes, self.at))
+    def teams(self) -> list[TeamCost]:
+        """What each team costs, and what is no team's; nothing without teams."""
+        if self.jobs is None or not self.owners:
+            return []
+        found = []
+        for space, team in self.owners.items():
+            own = (x.spending.usd_per_hour for x in self.jobs if x.holdings.namespace == space)
+            found.append(TeamCost(team, total(own)))
+        idle = total(each.idle_usd_per_hour for each in self.nodes if each.idle)
+        return [*found, TeamCost(None, idle)]
 
     @property
     def parts(self) -> list[float | None]:
@@ -247,7 +259,10 @@ def _lines(found: CostNow) -> Iterator[str]:
     elif found.jobs is not None:
         yield ""
         yield "No jobs."
-    yield from team_cost.lines(found.teams, found.at)
+    if found.teams:
+        yield ""
+        teams = [(x.team or "nodes without a job", usd(x.usd_per_hour)) for x in found.teams]
+        yield from table(("TEAM", "USD/HOUR"), teams, right=(1,))
     yield f"List prices of {AS_OF}, without volumes, traffic, logs, builds and S3."
     yield from (f"note: {note}" for note in found.notes)
 
