@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from megatron_eks.ops.cluster import month
+from megatron_eks.ops.cluster.billing import PoolHours
 from megatron_eks.ops.cluster.month import Month
-from megatron_eks.ops.cluster.node_months import PoolHours
 from megatron_eks.ops.programs import Here
 from megatron_eks.programs import record_files
 from tests.ops.test_report import LINES, NAME, _Reader, project, ran

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from megatron_eks.ops.cluster import month
-from megatron_eks.ops.cluster.node_months import PoolHours
+from megatron_eks.ops.cluster.billing import PoolHours
 from megatron_eks.ops.jobs import profile, report_page, trace
 from tests.ops.test_month import NOW, SINCE
 from tests.ops.test_profile import written

@@ -1,22 +1,31 @@
-"""How `meks cost` asks the API server and EC2, each as far as it answers."""
+"""What is billed: how `meks cost` asks the API server and EC2, and a pool's nodes of some weeks."""
 
 import os
-from datetime import UTC
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.cluster import cost
+from megatron_eks.ops.cluster.node_groups import NodeGroup, NodeGroups
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import holdings
 from megatron_eks.ops.kube import access, teams
 from megatron_eks.ops.opening import Reach, console_here, load, opened
 from megatron_eks.plan.cluster.capacity import CapacityKind
-from megatron_eks.plan.spending import RunningNode
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.pools import PoolPlan
+from megatron_eks.plan.cost import node_price
+from megatron_eks.plan.spending import RunningNode, hours_between
 from megatron_eks.project import Project
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient
+
+    from megatron_eks.ops.aws.session import Aws
 
 _NODE_GROUP = "eks:nodegroup-name"
 _BILLED = ["pending", "running", "shutting-down"]
@@ -94,3 +103,57 @@ def instances(cluster: str, ec2: "BaseClient") -> list[RunningNode]:
         for reservation in page["Reservations"]
         for each in reservation["Instances"]
     ]
+
+
+# "Launching a new EC2 instance: i-0123"; DescribeScalingActivities, of the last six weeks.
+_ACTIVITY = re.compile(r"(Launching a new|Terminating) EC2 instance: (i-\w+)")
+
+
+@dataclass(frozen=True)
+class PoolHours:
+    """What a pool's nodes were there for."""
+
+    pool: PoolPlan
+    nodes: int
+    """All that there were."""
+    hours: float
+    usd_each: float | None
+    """Of a node, an hour."""
+
+
+def node_hours(
+    plan: ClusterPlan, pool: PoolPlan, aws: "Aws", since: datetime, now: datetime
+) -> PoolHours | None:
+    """Ask Auto Scaling and EC2; None where the pool has no node group."""
+    group = NodeGroups(plan.eks_name, aws).find(pool.name)
+    if group is None:
+        return None
+    begins, ends = dict[str, datetime](), dict[str, datetime]()
+    for launched, instance, activity in _activities(group, aws):
+        if launched:
+            begins[instance] = activity["StartTime"]
+        else:
+            ends[instance] = activity["EndTime"]
+    found = instances(plan.eks_name, aws.client("ec2"))
+    there = {each.name: each.since for each in found if each.pool == group.name}
+    begins |= there
+    ends |= dict.fromkeys(there, now)
+    # One that is gone without an end has no hours.
+    lives = [
+        hours_between(max(since, begins.get(name, since)), end)
+        for name, end in ends.items()
+        if end > since
+    ]
+    each_usd = node_price(pool.instance.name, pool.capacity.kind, plan)
+    return PoolHours(pool, len(lives), sum(lives), each_usd)
+
+
+def _activities(group: NodeGroup, aws: "Aws") -> Iterator[tuple[bool, str, Mapping[str, Any]]]:
+    """Yield each launch or end of an instance: whether it is a launch, of which, and the rest."""
+    pages = aws.client("autoscaling").get_paginator("describe_scaling_activities")
+    for name in group.scaling_groups:
+        for page in pages.paginate(AutoScalingGroupName=name):
+            for each in page["Activities"]:
+                found = _ACTIVITY.match(each.get("Description", ""))
+                if found and each["StatusCode"] == "Successful":
+                    yield found[1].startswith("L"), found[2], each

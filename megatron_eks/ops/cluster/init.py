@@ -1,13 +1,16 @@
 """`meks init`: a cluster file for this account, from what AWS knows and a few answers."""
 
+import json
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from functools import partial
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 from typing import Any
 
+from megatron_eks import RUN_APP
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
@@ -17,17 +20,37 @@ from megatron_eks.config.parse import parse_cluster
 from megatron_eks.folders import clusters_in
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.tools import caller_role
-from megatron_eks.ops.cluster import cluster_file
 from megatron_eks.ops.cluster.capacity import offers_of
-from megatron_eks.ops.cluster.cluster_file import Answers, render
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import DONE, FAILED, USAGE, Failure
 from megatron_eks.ops.output import replace_file
 from megatron_eks.plan.cluster.cluster import check_cluster
+from megatron_eks.project import IN_CHECKOUT, ROOT, TEMPLATE
 
 _KUBERNETES = str(ClusterConfig.model_fields["kubernetes_version"].default)
 _NAME, _INSTANCE, _NODES, _LUSTRE_GIB = "training", "p4d.24xlarge", 2, 1200
 _ZONES = 3
+_HERE = Path(__file__).parent
+_SCHEMAS, _OWN_SCHEMAS = ROOT / "megatron_eks" / "config" / "schema", ".schema"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What is known of the wanted cluster."""
+
+    name: str
+    region: str
+    zones: tuple[str, ...]
+    kubernetes_version: str
+    role: str
+    cidrs: tuple[str, ...]
+    pool: str
+    instance_type: str
+    pool_zone: str
+    offers: tuple[str, ...]
+    """All zones of the region that have the type."""
+    max_nodes: int
+    capacity_gib: int
 
 
 Given = Mapping[str, str | int | None]
@@ -53,10 +76,10 @@ def run(
         found = f"the folder is that of {others.pop()}, and a cluster has a folder of its own"
         remedy = "name another one: --cluster NAME/cluster.yaml"
         raise Failure(Code.FOLDER_OF_ANOTHER, found, remedy, exit_code=USAGE)
-    schema = cluster_file.schema(file)
+    schema = _schema(file)
 
     def checked(answers: Answers) -> list[Finding]:
-        document = read_mapping(render(answers, schema), str(file))
+        document = read_mapping(_render(answers, schema), str(file))
         config, findings = parse_cluster(document)
         found = document.locate(check_cluster(config, today)) if config else ()
         return [*findings, *found]
@@ -67,9 +90,9 @@ def run(
         console.report(findings)
         console.say(f"{file} was not written")
         return FAILED
-    replace_file(file, render(answers, schema), "or name another with --cluster")
+    replace_file(file, _render(answers, schema), "or name another with --cluster")
     console.report(findings)
-    written = (file, *cluster_file.write(file.parent))
+    written = (file, *_write_beside(file.parent))
     console.say(f"wrote {', '.join(map(str, written))}; next: meks plan, then meks deploy")
     console.say("into a VPC that exists: see docs/bring-your-own.md first")
     return DONE
@@ -203,3 +226,47 @@ def _number(field: str, answer: str) -> dict[str, int]:
     if not answer.isdecimal():
         raise Failure(Code.WRONG_TYPE, f"{answer!r} is no number", "write digits", exit_code=USAGE)
     return {field: int(answer)}
+
+
+def _render(answers: Answers, schema: str) -> str:
+    """Write the file; `schema` is what editors check it with."""
+    shown = {
+        name: ", ".join(value) if isinstance(value, tuple) else value
+        for name, value in asdict(answers).items()
+    }
+    return (_HERE / "new_cluster.yaml").read_text().format(schema=schema, **shown)
+
+
+def _schema(cluster_file: Path) -> str:
+    """Return where editors find what a cluster file is checked with, as its first line says it."""
+    folder = cluster_file.resolve().parent
+    schemas = os.path.relpath(_SCHEMAS, folder) if _is_in_checkout(folder) else _OWN_SCHEMAS
+    return f"{schemas}/cluster.json"
+
+
+def _write_beside(folder: Path) -> list[Path]:
+    """Write what a folder lacks, and return what is worth a look; what is there stays as it is.
+
+    In a checkout, nothing: it has all of it.
+    """
+    if _is_in_checkout(folder):
+        return []
+    settings = json.loads((TEMPLATE / "cdk.json").read_text())
+    # The feature flags are those of the installed package.
+    context = {key: each for key, each in settings["context"].items() if not key.startswith("@")}
+    settings |= {"app": f"meks {RUN_APP}", "context": context}
+    texts = {
+        "app.py": (TEMPLATE / "app.py").read_text(),
+        "cdk.json": json.dumps(settings, indent=2) + "\n",
+        "jobs/fetch-tokenizer.yaml": (_HERE / "first_job.yaml").read_text(),
+    }
+    texts |= {f"{_OWN_SCHEMAS}/{each.name}": each.read_text() for each in _SCHEMAS.glob("*.json")}
+    missing = [name for name in texts if not (folder / name).exists()]
+    for name in missing:
+        (folder / name).parent.mkdir(exist_ok=True)
+        replace_file(folder / name, texts[name], "and run it again with --force")
+    return [folder / name for name in missing if not name.startswith(_OWN_SCHEMAS)]
+
+
+def _is_in_checkout(folder: Path) -> bool:
+    return IN_CHECKOUT and folder.resolve().is_relative_to(ROOT)

@@ -12,8 +12,8 @@ from typing import Any
 
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import ApiError
-from megatron_eks.ops.cluster import node_months
-from megatron_eks.ops.cluster.node_months import PoolHours
+from megatron_eks.ops.cluster import billing
+from megatron_eks.ops.cluster.billing import PoolHours
 from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.failure import DONE, Failure
 from megatron_eks.ops.html import Part, table, tag
@@ -170,7 +170,7 @@ def _pools(on: Opened, since: datetime, now: datetime, notes: list[str]) -> Iter
     try:
         aws = session.open_session(on.plan.region, os.environ)
         for pool in on.plan.pools:
-            if found := node_months.read(on.plan, pool, aws, since, now):
+            if found := billing.node_hours(on.plan, pool, aws, since, now):
                 yield found
     except session.ERRORS as error:
         why = session.explained(error)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from botocore.stub import Stubber
 
-from megatron_eks.ops.cluster import node_months
+from megatron_eks.ops.cluster import billing
 from tests.ops.aws.fakes import console, project_in, tools
 from tests.ops.aws.scaling import SCALED
 
@@ -40,7 +40,7 @@ def test_hours_are_those_between_launch_and_end(tmp_path, aws):
     stub.add_response("describe_scaling_activities", {"Activities": said})
     stub.activate()
     (pool,) = found.plan.pools
-    hours = node_months.read(found.plan, pool, aws, SINCE, NOW)
+    hours = billing.node_hours(found.plan, pool, aws, SINCE, NOW)
     assert hours is not None
     assert hours.nodes == 2
     # The month began on 31 October.
@@ -53,4 +53,4 @@ def test_a_pool_that_nobody_deployed_has_none(tmp_path, aws):
     """Its jobs are told of all the same."""
     file = project_in(tmp_path, SCALED.replace("name: p4d", "name: p5"))
     found = tools(file, aws, console(yes=True))
-    assert node_months.read(found.plan, found.plan.pools[0], aws, SINCE, NOW) is None
+    assert billing.node_hours(found.plan, found.plan.pools[0], aws, SINCE, NOW) is None
