@@ -6,7 +6,7 @@ lines, and only of a text that is broken anyway.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from megatron_eks.catalog.tables import entries, sections
@@ -184,17 +184,11 @@ def _levels(lines: Sequence[str]) -> list[int]:
     levels: list[int] = []
     for line in lines:
         if line.strip() and not line.lstrip().startswith("#"):
-            depths = list(_depths(line))
-            levels = [level for level in levels if level < depths[0]] + depths
+            depth = _indent(line)
+            levels = [*(level for level in levels if level < depth), depth]
+            while dash := re.match(r"-\s+(?=\S)", line[levels[-1] :]):
+                levels.append(levels[-1] + dash.end())
     return levels
-
-
-def _depths(line: str) -> Iterator[int]:
-    depth = _indent(line)
-    yield depth
-    while re.match(r"-\s+\S", rest := line[depth:]):
-        depth += len(rest) - len(rest[1:].lstrip())
-        yield depth
 
 
 def _indent(line: str) -> int:

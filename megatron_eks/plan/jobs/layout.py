@@ -11,7 +11,7 @@ from math import lcm
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, warning
+from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import MegatronRun
 from megatron_eks.config.training import MegatronTraining, Parallelism
 from megatron_eks.plan.jobs.models import counted_layers, divisors, listed_divisors
@@ -62,7 +62,8 @@ def check_sizes(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
     yield from _pipeline(sizes, model)
     yield from _idle_stages(sizes)
     yield from _sequence(sizes)
-    yield from _experts(sizes, model)
+    for place, found, remedy in _experts(sizes, model):
+        yield Finding(Code.LAYOUT_EXPERTS, place, found, remedy)
 
 
 def _world(sizes: Sizes) -> Iterator[Finding]:
@@ -210,41 +211,34 @@ def _sequence(sizes: Sizes) -> Iterator[Finding]:
         yield Finding(Code.SEQUENCE_PARALLEL, path, found, remedy)
 
 
-def _experts(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
+def _experts(sizes: Sizes, model: ModelShape) -> Iterator[tuple[Path, str, str]]:
     parallelism, experts = sizes.parallelism, model.num_experts
+    path, path_of_parts = ("parallelism", "expert"), ("parallelism", "expert_tensor")
     if experts is None:
-        for name in ("expert", "expert_tensor"):
-            size = getattr(parallelism, name)
-            if size not in {None, 1}:
-                found = f"{size} ranks for experts, and the model has none"
-                remedy = "remove it, or name a model with num_experts"
-                yield Finding(Code.LAYOUT_EXPERTS, ("parallelism", name), found, remedy)
+        remedy = "remove it, or name a model with num_experts"
+        for place in (path, path_of_parts):
+            if (size := getattr(parallelism, place[1])) not in {None, 1}:
+                yield place, f"{size} ranks for experts, and the model has none", remedy
         return
-    expert, expert_tensor = parallelism.expert, parallelism.expert_tensor or parallelism.tensor
+    expert, parts = parallelism.expert, parallelism.expert_tensor or parallelism.tensor
     if not model.moe_router_topk or model.moe_router_topk > experts:
         found = f"each token goes to {model.moe_router_topk} of {experts} experts"
-        remedy = f"use a number from 1 to {experts}"
-        yield Finding(Code.LAYOUT_EXPERTS, ("model", "moe_router_topk"), found, remedy)
+        yield ("model", "moe_router_topk"), found, f"use a number from 1 to {experts}"
     if experts % expert:
-        found = f"{expert} does not divide {experts} experts"
         remedy = f"use one of {listed_divisors(experts)}"
-        yield Finding(Code.LAYOUT_EXPERTS, ("parallelism", "expert"), found, remedy)
+        yield path, f"{expert} does not divide {experts} experts", remedy
     if parallelism.tensor > 1 and not parallelism.sequence_parallel:
         found = "experts with tensor parallelism need sequence parallelism"
-        place = ("parallelism", "sequence_parallel")
-        yield Finding(Code.LAYOUT_EXPERTS, place, found, "set it to true")
-    path = ("parallelism", "expert_tensor")
-    name = "moe_ffn_hidden_size" if model.moe_ffn_hidden_size else "ffn_hidden_size"
-    if model.expert_width % expert_tensor:
-        found = f"{expert_tensor} does not divide {name} {model.expert_width}"
-        yield Finding(Code.LAYOUT_EXPERTS, path, found, "use a divisor of it")
-    if model.add_bias_linear and expert_tensor > 1:
-        found = "experts with biases cannot be split"
-        yield Finding(Code.LAYOUT_EXPERTS, path, found, "use 1, or model.add_bias_linear: false")
-    world = sizes.gpus
-    inner = expert * expert_tensor * parallelism.pipeline
-    if world % inner:
-        product = f"expert {expert} x expert tensor {expert_tensor} x pipeline"
-        found = f"{product} {parallelism.pipeline} = {inner} does not divide {world} GPUs"
-        remedy = f"choose sizes whose product is one of {listed_divisors(world)}"
-        yield Finding(Code.LAYOUT_EXPERTS, ("parallelism", "expert"), found, remedy)
+        yield ("parallelism", "sequence_parallel"), found, "set it to true"
+    if model.expert_width % parts:
+        name = "moe_ffn_hidden_size" if model.moe_ffn_hidden_size else "ffn_hidden_size"
+        found = f"{parts} does not divide {name} {model.expert_width}"
+        yield path_of_parts, found, "use a divisor of it"
+    if model.add_bias_linear and parts > 1:
+        remedy = "use 1, or model.add_bias_linear: false"
+        yield path_of_parts, "experts with biases cannot be split", remedy
+    inner = expert * parts * parallelism.pipeline
+    if sizes.gpus % inner:
+        product = f"expert {expert} x expert tensor {parts} x pipeline {parallelism.pipeline}"
+        remedy = f"choose sizes whose product is one of {listed_divisors(sizes.gpus)}"
+        yield path, f"{product} = {inner} does not divide {sizes.gpus} GPUs", remedy

@@ -8,7 +8,7 @@ from megatron_eks.catalog.bridge_recipes import RECIPES
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, has_errors, warning
+from megatron_eks.config.errors import Finding, Level, Path, has_errors, warning
 from megatron_eks.config.job import MegatronBridgeJob, MegatronJob, MegatronRun
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import (
@@ -107,7 +107,12 @@ def _check(job: MegatronRun, cluster: ClusterConfig) -> Iterator[Finding]:
     yield from model_findings
     yield from models.check_start(job)
     yield from check_schedule(job)
-    yield from _data(job)
+    data = job.data
+    if (data.prefix is None) == (data.blend is None):
+        found = "neither prefix nor blend" if data.prefix is None else "both prefix and blend"
+        yield Finding(Code.DATA_SOURCE, ("data",), found, "give one of them")
+    for found, remedy, level in _split(job):
+        yield Finding(Code.DATA_SPLIT, ("data", "split"), found, remedy, level)
     yield from checkpoints.check_checkpoint_paths(job)
     yield from sources.check_data_paths(job)
     places: list[tuple[Path, str | None]] = [
@@ -140,33 +145,27 @@ def _placement(job: MegatronRun, pool: GpuPool, cluster: ClusterConfig) -> Itera
     yield from models.check_positions(job.model, job.training.sequence_length)
 
 
-def _data(job: MegatronRun) -> Iterator[Finding]:
-    data, split = job.data, job.data.shares
-    if (data.prefix is None) == (data.blend is None):
-        found = "neither prefix nor blend" if data.prefix is None else "both prefix and blend"
-        yield Finding(Code.DATA_SOURCE, ("data",), found, "give one of them")
-    path: Path = ("data", "split")
+def _split(job: MegatronRun) -> Iterator[tuple[str, str, Level]]:
+    data, split, training = job.data, job.data.shares, job.training
     if not 1 <= len(data.split) <= _SHARES or sum(split) <= 0:
         found = f"{len(data.split)} shares" if sum(split) > 0 else "no share is above 0"
-        yield Finding(Code.DATA_SPLIT, path, found, "give three: training, validation, test")
+        yield found, "give three: training, validation, test", Level.ERROR
     elif split[0] <= 0:
-        yield Finding(Code.DATA_SPLIT, path, "nothing is left for training", "use [98, 2, 0]")
-    elif split[1] <= 0 and job.training.eval_iters:
-        found = f"eval_iters is {job.training.eval_iters}, and no data is left for validation"
+        yield "nothing is left for training", "use [98, 2, 0]", Level.ERROR
+    elif split[1] <= 0 and training.eval_iters:
+        found = f"eval_iters is {training.eval_iters}, and no data is left for validation"
         remedy = "give the second share a value, or set training.eval_iters: 0"
-        yield Finding(Code.DATA_SPLIT, path, found, remedy)
+        yield found, remedy, Level.ERROR
     else:
-        training = job.training
         if split[0] < sum(split) / 2:
             found = f"{split[0] / sum(split):.0%} of the data are for training"
             remedy = "the first share is training's: [98, 2, 0]; all of them in the same unit"
-            yield warning(Code.DATA_SPLIT, path, found, remedy)
-        corpus, length = job.data.corpus_tokens, training.sequence_length
+            yield found, remedy, Level.WARNING
+        corpus, length = data.corpus_tokens, training.sequence_length
         left = int(corpus * split[1] / sum(split)) if corpus else length + 1
         if split[1] > 0 and training.eval_iters and left <= length:
             found = f"{left} tokens of {corpus} are for validation, and a sequence has {length}"
-            remedy = "give the second share more, or set training.eval_iters: 0"
-            yield Finding(Code.DATA_SPLIT, path, found, remedy)
+            yield found, "give the second share more, or set training.eval_iters: 0", Level.ERROR
 
 
 def check_recipe(job: MegatronBridgeJob) -> Iterator[Finding]:

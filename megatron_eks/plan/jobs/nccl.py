@@ -35,14 +35,14 @@ def check(job: NcclTestJob, cluster: ClusterConfig) -> Iterator[Finding]:
     instance = gpu_instance(job, cluster)
     if instance is None:
         return
-    if job.nodes > 1 and _pass_mark(job, instance) is None:
+    mark = _pass_mark(job, instance)
+    if job.nodes > 1 and mark is None:
         found = f"no published all-reduce of {instance.name} to take a pass mark from"
         remedy = "give one of your own, or the test passes whatever it measures"
         yield warning(Code.UNKNOWN_FACT, ("pass_busbw_gb_s",), found, remedy)
     if job_gpus(job, instance) == 1:
         found = "one GPU has no other to reduce with, and nothing is measured"
         yield Finding(Code.MESSAGE_SIZES, ("nodes",), found, "use two nodes or more")
-    mark = _pass_mark(job, instance)
     catalogued = mark is not None and job.pass_busbw_gb_s is None
     if catalogued and job.min_bytes <= job.max_bytes < _MARK_BYTES:
         found = f"the mark of {mark:g} GB/s is for messages of {_MARK_BYTES} bytes or more"

@@ -70,7 +70,11 @@ def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
     pool = gpu_pool(job, cluster)
     if pool is not None:
         yield from _nodes(job, pool)
-        yield from _rendezvous(job, pool, cluster)
+        for key, found, remedy in _rendezvous(job, cluster):
+            yield Finding(Code.RENDEZVOUS, ("runtime", key), found, remedy)
+        if job.runtime.elastic:
+            most = ("runtime", "elastic", "max_nodes")
+            yield from _most(most, job.runtime.elastic.max_nodes, pool)
     yield from check_queue(job, cluster)
 
 
@@ -143,29 +147,27 @@ def check_pool(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.UNKNOWN_POOL, ("pool",), found, choices(str(job.pool), names))
 
 
-def _rendezvous(job: GpuJob, pool: GpuPool, cluster: ClusterConfig) -> Iterator[Finding]:
+def _rendezvous(job: GpuJob, cluster: ClusterConfig) -> Iterator[tuple[str, str, str]]:
     runtime, elastic = job.runtime, job.runtime.elastic
-    path: Path = ("runtime", "rendezvous")
     if runtime.rendezvous == "etcd" and not cluster.platform.etcd:
         remedy = "use c10d, which needs none, or set platform.etcd: true"
-        yield Finding(Code.RENDEZVOUS, path, "the cluster has no etcd", remedy)
+        yield "rendezvous", "the cluster has no etcd", remedy
     if runtime.rendezvous == "etcd" and runtime.host_network:
         # To a network policy a pod on the host network is its node, whatever its labels.
         found = "etcd answers pods of jobs, and on the host network they have the node's address"
-        yield Finding(Code.RENDEZVOUS, path, found, "use c10d, or no host_network")
+        yield "rendezvous", found, "use c10d, or no host_network"
     if elastic is None:
         return
-    path = ("runtime", "elastic")
+    least, most = elastic.min_nodes, elastic.max_nodes
     if runtime.rendezvous == "static":
         found = "static ranks are as many as there were at the start"
-        yield Finding(Code.RENDEZVOUS, path, found, "set runtime.rendezvous: c10d")
-    if elastic.min_nodes > elastic.max_nodes:
-        found = f"min_nodes {elastic.min_nodes} is above max_nodes {elastic.max_nodes}"
-        yield Finding(Code.RENDEZVOUS, path, found, "swap them, or use one number for both")
-    elif not elastic.min_nodes <= job.nodes <= elastic.max_nodes:
-        found = f"{job.nodes} nodes are not between {elastic.min_nodes} and {elastic.max_nodes}"
-        yield Finding(Code.RENDEZVOUS, path, found, "let the bounds hold nodes")
-    yield from _most((*path, "max_nodes"), elastic.max_nodes, pool)
+        yield "elastic", found, "set runtime.rendezvous: c10d"
+    if least > most:
+        remedy = "swap them, or use one number for both"
+        yield "elastic", f"min_nodes {least} is above max_nodes {most}", remedy
+    elif not least <= job.nodes <= most:
+        found = f"{job.nodes} nodes are not between {least} and {most}"
+        yield "elastic", found, "let the bounds hold nodes"
 
 
 def check_tensor_parallelism(instance: InstanceType, tensor: int) -> Iterator[Finding]:
