@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Findings, Level, Path
 from megatron_eks.config.explanations import removed
 
 ANNOTATION = "megatron-eks/allow"
@@ -80,7 +80,7 @@ def _wrong(
     allowance: Allowance[PlaceT],
     used: Container[tuple[PlaceT, str]],
     kept: Container[tuple[PlaceT, str]],
-) -> Iterator[Finding]:
+) -> Findings:
     code = allowance.code
     if not _CODE.fullmatch(code):
         found, level = "no code is allowed", Level.ERROR

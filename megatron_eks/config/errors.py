@@ -1,10 +1,11 @@
 """Findings: every problem the project can report, with its place and a remedy."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
+from typing import TypeAlias
 
 from megatron_eks.programs.printable import plain
 
@@ -77,6 +78,10 @@ class Finding:
             "found": self.found,
             "remedy": self.remedy,
         }
+
+
+Findings: TypeAlias = Iterator[Finding]
+"""What a check yields."""
 
 
 def warning(code: StrEnum, path: Path, found: str, remedy: str) -> Finding:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import yaml
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding, Findings, Path
 from megatron_eks.config.scalars import scalar
 from megatron_eks.config.syntax import mistake
 
@@ -64,7 +64,7 @@ class Document:
             path = path[:-1]
         return self.places[path].line if path in self.places else 1
 
-    def locate(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+    def locate(self, findings: Iterable[Finding]) -> Findings:
         """Put file and line on findings about this document."""
         for finding in findings:
             line = self.line(finding.path)

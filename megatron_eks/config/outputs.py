@@ -1,12 +1,12 @@
 """What AWS chose: the file that `meks deploy` and `cdk deploy --outputs-file` write."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from megatron_eks.catalog.images import title
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, warning
+from megatron_eks.config.errors import Finding, Findings, warning
 from megatron_eks.config.load import Document
 from megatron_eks.config.storage import ExistingLustre
 
@@ -65,7 +65,7 @@ class Home:
 
 def check_values(
     stack: str, values: Mapping[str, str], images: Collection[str], home: Home | None
-) -> Iterator[Finding]:
+) -> Findings:
     """Yield which values are not what AWS calls such a thing, or lie in another account or region.
 
     `images` are the keys of the cluster's own images; without a home any place is right.
@@ -218,7 +218,7 @@ def _outputs(
         own = (existing.id, existing.dns_name, existing.mount_name)
         file_systems = (Lustre(*own, preview=False),)
     efs_id, point = (values.get(key) for key in ("EfsId", "EfsAccessPointId"))
-    known = efs_id is not None and point is not None
+    known = bool(efs_id and point)
     efs = Efs(efs_id or "fs-preview", point or "fsap-preview", preview=not known)
     images = {}
     for name, key in _image_keys(fallback).items():

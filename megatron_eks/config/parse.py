@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from megatron_eks.catalog.tables import entries
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import TOKEN, Finding, Path, choices
+from megatron_eks.config.errors import TOKEN, Finding, Findings, Path, choices
 from megatron_eks.config.forms import TABLE
 from megatron_eks.config.hints import of_value
 from megatron_eks.config.job import JOB_KINDS, AnyJob, TorchRun
@@ -50,14 +50,12 @@ def rendered_values() -> Iterator[tuple[str, str, str]]:
         yield from ((file, key, " or ".join(values)) for key, values in table.items())
 
 
-def torch_unsupported(job: TorchRun) -> Iterator[Finding]:
+def torch_unsupported(job: TorchRun) -> Findings:
     """Refuse what only the programs of FSDP and DDP do not render."""
     yield from _unsupported(job, _TORCH)
 
 
-def _unsupported(
-    model: BaseModel | None, table: Mapping[str, tuple[str, ...]]
-) -> Iterator[Finding]:
+def _unsupported(model: BaseModel | None, table: Mapping[str, tuple[str, ...]]) -> Findings:
     for key, rendered in table.items() if model is not None else ():
         value = attrgetter(key)(model)
         if value not in rendered:
@@ -147,7 +145,7 @@ def _nodes(value: Json, path: Path = ()) -> Iterator[tuple[Path, Json]]:
             yield from _nodes(inner, (*path, key))
 
 
-def tokens(value: Json) -> Iterator[Finding]:
+def tokens(value: Json) -> Findings:
     """Yield where a token itself stands, instead of the name of the Secret that holds it."""
     for path, each in _nodes(value):
         key = str(path[-1]) if path else ""
@@ -157,7 +155,7 @@ def tokens(value: Json) -> Iterator[Finding]:
             yield Finding(Code.TOKEN_IN_FILE, path, found, remedy)
 
 
-def odd_paths(value: Json) -> Iterator[Finding]:
+def odd_paths(value: Json) -> Findings:
     """Yield texts with a part that no path needs: '..', '.', nothing, or an unseen character."""
     for path, each in _nodes(value):
         if isinstance(each, str) and _FREE.isdisjoint(path) and (odd := odd_part(each)):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, has_errors, warning
+from megatron_eks.config.errors import Finding, Findings, has_errors, warning
 from megatron_eks.config.prediction import PredictedTraining, PredictionFile
 from megatron_eks.plan.jobs.extra_args import unknown_option
 from megatron_eks.plan.jobs.layout import Sizes, check_sizes
@@ -39,7 +39,7 @@ class Prediction:
     speed: Speed
 
 
-def check_prediction(wanted: PredictionFile) -> Iterator[Finding]:
+def check_prediction(wanted: PredictionFile) -> Findings:
     """Yield what keeps a run from being one: a model without a shape, a layout that is none."""
     spec = _complete(wanted)
     shapeless = list(check_model(spec))
@@ -68,7 +68,7 @@ def check_prediction(wanted: PredictionFile) -> Iterator[Finding]:
     yield from _check_arguments(wanted)
 
 
-def _check_arguments(wanted: PredictionFile) -> Iterator[Finding]:
+def _check_arguments(wanted: PredictionFile) -> Findings:
     words = wanted.extra_args
     if wanted.framework == "fsdp" and words:
         found, remedy = "arguments of Megatron mean nothing to FSDP", "remove them"

@@ -1,11 +1,11 @@
 """Who may administer the cluster and reach its API endpoint, and what is refused of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from ipaddress import IPv4Network
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.errors import Finding, Findings, Path, warning
 from megatron_eks.plan.cluster.network import PRIVATE_NETWORKS, check_listed_once, parse_network
 from megatron_eks.plan.cluster.zones import check_partition
 
@@ -24,7 +24,7 @@ _LONGEST_ROLE, _LONGEST_ROLE_PATH = 64, 512  # IAM API, Role: RoleName and Path
 _SSO_PATH = "aws-reserved/sso.amazonaws.com/"
 
 
-def check_access(config: ClusterConfig) -> Iterator[Finding]:
+def check_access(config: ClusterConfig) -> Findings:
     """Yield what keeps people out, or lets everybody in."""
     access = config.access
     if config.permissions_boundary_arn is not None:
@@ -46,7 +46,7 @@ def check_access(config: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.NO_WAY_IN, ("access", "public_cidrs"), found, remedy)
 
 
-def check_roles(path: Path, roles: Sequence[str], whose: str) -> Iterator[Finding]:
+def check_roles(path: Path, roles: Sequence[str], whose: str) -> Findings:
     """Yield roles that nobody assumes, or that stand for another."""
     for index, arn in enumerate(roles):
         if f":{DOCUMENTATION_ACCOUNT}:" in arn:
@@ -54,7 +54,7 @@ def check_roles(path: Path, roles: Sequence[str], whose: str) -> Iterator[Findin
         yield from _role((*path, index), arn)
 
 
-def _public_cidr(path: Path, cidr: str) -> Iterator[Finding]:
+def _public_cidr(path: Path, cidr: str) -> Findings:
     network, problem = parse_network(path, cidr)
     outward = "use the public address of your office or VPN"
     if problem:
@@ -81,7 +81,7 @@ def _documentation(path: Path, value: str, meaning: str) -> Finding:
     return warning(Code.DOCUMENTATION_VALUE, path, f"{value} is a documentation value", remedy)
 
 
-def _role(path: Path, arn: str) -> Iterator[Finding]:
+def _role(path: Path, arn: str) -> Findings:
     place, _, name = arn.split(":role/", 1)[1].rpartition("/")
     if not name or len(name) > _LONGEST_ROLE or len(place) > _LONGEST_ROLE_PATH:
         found = f"the last part names the role with {len(name)} characters; IAM takes 1 to 64"

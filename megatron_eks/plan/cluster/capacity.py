@@ -1,6 +1,5 @@
 """How the nodes of a pool are bought, and what AWS refuses or never gives."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime
 from typing import Literal
@@ -8,7 +7,7 @@ from typing import Literal
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.cluster import Capacity, CapacityBlock, ClusterConfig, GpuPool, Reservation
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Findings, Level, Path
 from megatron_eks.plan.cluster.zones import check_arn_region
 
 _BLOCK_WARNING_DAYS = 3
@@ -28,7 +27,7 @@ _NODE_GROUP: dict[CapacityKind, NodeGroupCapacity] = {
 }
 
 
-def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
+def check_capacity(config: ClusterConfig, today: date) -> Findings:
     """Yield what AWS refuses, or never gives, about where nodes come from."""
     owners: dict[str, GpuPool] = {}
     for index, pool in enumerate(config.gpu_pools):
@@ -54,7 +53,7 @@ def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
                 yield from _shared(place, capacity.id, pool, owners.setdefault(capacity.id, pool))
 
 
-def _window(path: Path, block: CapacityBlock, today: date) -> Iterator[Finding]:
+def _window(path: Path, block: CapacityBlock, today: date) -> Findings:
     end, level = block.ends_at, Level.ERROR
     days = (_day(end) - today).days if end.tzinfo else 0
     if end.tzinfo is None:
@@ -84,7 +83,7 @@ def _day(moment: datetime) -> date:
     return (moment.astimezone(UTC) if inside else moment).date()
 
 
-def _shared(path: Path, reservation: str, pool: GpuPool, owner: GpuPool) -> Iterator[Finding]:
+def _shared(path: Path, reservation: str, pool: GpuPool, owner: GpuPool) -> Findings:
     here = (pool.instance_type, pool.availability_zone, pool.capacity.type)
     there = (owner.instance_type, owner.availability_zone, owner.capacity.type)
     capacities = (pool.capacity, owner.capacity)

@@ -1,6 +1,6 @@
 """The plan of a whole cluster, and everything that is refused of its file."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 
@@ -9,7 +9,7 @@ from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.catalog.pricing import PriceList
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.cluster import Access, ClusterConfig, Observability, SystemNodes
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Findings
 from megatron_eks.config.images import GithubSource
 from megatron_eks.config.job import AnyJob
 from megatron_eks.plan.cluster.access import check_access
@@ -219,7 +219,7 @@ def _addon(addon: pins.Addon, kubernetes_version: str) -> AddonPlan:
     )
 
 
-def check_cluster(config: ClusterConfig, today: date) -> Iterator[Finding]:
+def check_cluster(config: ClusterConfig, today: date) -> Findings:
     """Yield everything wrong with a cluster, errors and warnings."""
     yield from check_version(config, today)
     yield from check_region(config)

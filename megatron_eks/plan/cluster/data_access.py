@@ -8,7 +8,7 @@ from ipaddress import AddressValueError, IPv4Address
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding, Findings, Path
 from megatron_eks.config.job import AnyJob, DataPrepJob, FetchJob, Job, TorchrunJob, TrainingJob
 
 S3 = "s3://"
@@ -150,7 +150,7 @@ def _readable(key: str) -> Iterator[str]:
         yield f"{key}/*"
 
 
-def check_s3(job: AnyJob) -> Iterator[Finding]:
+def check_s3(job: AnyJob) -> Findings:
     """Yield which URIs name nothing that the jobs' role could be given."""
     outputs = list(s3_outputs(job))
     special = _SPECIAL_OF_A_PATTERN if isinstance(job, DataPrepJob) else _SPECIAL
@@ -171,7 +171,7 @@ def check_s3(job: AnyJob) -> Iterator[Finding]:
             yield Finding(Code.S3_URI, path, found, remedy)
 
 
-def check_exported(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
+def check_exported(job: AnyJob, cluster: ClusterConfig) -> Findings:
     """Yield prefixes that a job and the file system's data repositories both write."""
     for path, uri in s3_outputs(job):
         for repository in cluster.storage.lustre.data_repositories:
@@ -181,7 +181,7 @@ def check_exported(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
                 yield Finding(Code.SHARED_S3_CHECKPOINTS, path, found, remedy)
 
 
-def check_bucket(path: Path, uri: str) -> Iterator[Finding]:
+def check_bucket(path: Path, uri: str) -> Findings:
     """Yield why S3 has no bucket of this name, or none that takes requests by its name alone."""
     name = split(uri)[0]
     if problem := _misnamed(name):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from megatron_eks.config.cluster import ClusterConfig, Proxy
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Findings, Level, Path
 from megatron_eks.plan.cluster.network import makes_vpc, service_cidrs, vpc_cidrs
 
 CA_DIRECTORY = "/etc/megatron-eks/ca"
@@ -147,7 +147,7 @@ def _without_proxy(config: ClusterConfig) -> Iterator[str]:
         yield host.format(region=region)
 
 
-def check_egress(config: ClusterConfig, today: date) -> Iterator[Finding]:
+def check_egress(config: ClusterConfig, today: date) -> Findings:
     """Yield what keeps nodes from their images, and proxies and certificates that are none."""
     yield from _without_nat(config)
     if config.network.proxy is not None:
@@ -165,7 +165,7 @@ def check_egress(config: ClusterConfig, today: date) -> Iterator[Finding]:
         yield from check_bundle(config.network.ca_bundle, today)
 
 
-def _without_nat(config: ClusterConfig) -> Iterator[Finding]:
+def _without_nat(config: ClusterConfig) -> Findings:
     network, mirror = config.network, config.images.mirror
     elsewhere = mirror and ".dkr.ecr." in mirror and f".dkr.ecr.{config.region}." not in mirror
     if mirror and not _HOST.match(mirror):
@@ -201,7 +201,7 @@ def _needed(config: ClusterConfig) -> Iterator[str]:
         yield from _SCALING_ENDPOINTS
 
 
-def _proxy(path: Path, url: str) -> Iterator[Finding]:
+def _proxy(path: Path, url: str) -> Findings:
     try:
         usable = 0 < proxy_port(url) <= _LARGEST_PORT
     except ValueError:
@@ -213,7 +213,7 @@ def _proxy(path: Path, url: str) -> Iterator[Finding]:
         yield Finding(Code.PROXY, path, f"{url} has no usable port", "use http://HOST:PORT")
 
 
-def check_bundle(text: str, today: date) -> Iterator[Finding]:
+def check_bundle(text: str, today: date) -> Findings:
     """Yield what nodes could not use: no certificates, too many, or such as have ended."""
     if "PRIVATE KEY" in text:
         found, remedy = "a private key", "replace that key: this file is read by many"

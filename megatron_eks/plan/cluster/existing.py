@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from megatron_eks.catalog.pins import group_of
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.errors import Finding, Findings, Path, warning
 from megatron_eks.plan.cluster.data_access import DataAccess
 from megatron_eks.plan.cluster.egress import REQUIRED_ENDPOINTS
 from megatron_eks.plan.cluster.lustre import file_system_zones
@@ -85,7 +85,7 @@ def _existing_cluster(config: ClusterConfig, name: str) -> Iterator[str]:
         yield f"proxy and certificates reach the jobs; the nodes of {name} need them from you"
 
 
-def check_existing(config: ClusterConfig) -> Iterator[Finding]:
+def check_existing(config: ClusterConfig) -> Findings:
     """Yield what is missing or idle among the things that exist already."""
     network = config.network
     if network.vpc_id is None:
@@ -112,7 +112,7 @@ def check_existing(config: ClusterConfig) -> Iterator[Finding]:
         yield warning(Code.VPC_RANGE_UNKNOWN, ("network", "vpc_cidr"), found, remedy)
 
 
-def _subnets(config: ClusterConfig) -> Iterator[Finding]:
+def _subnets(config: ClusterConfig) -> Findings:
     subnets = config.network.private_subnets
     path: Path = ("network", "private_subnets")
     seen: dict[str, str] = {}
@@ -130,7 +130,7 @@ def _subnets(config: ClusterConfig) -> Iterator[Finding]:
     yield from _missing_subnets(config)
 
 
-def _missing_subnets(config: ClusterConfig) -> Iterator[Finding]:
+def _missing_subnets(config: ClusterConfig) -> Findings:
     subnets, path = config.network.private_subnets, ("network", "private_subnets")
     pools = [pool.availability_zone for pool in config.gpu_pools]
     if config.existing_cluster is None:
@@ -151,7 +151,7 @@ def _missing_subnets(config: ClusterConfig) -> Iterator[Finding]:
             yield Finding(Code.SUBNET_MISSING, path, found, f"add `{zone}: subnet-...`")
 
 
-def _cluster(config: ClusterConfig) -> Iterator[Finding]:
+def _cluster(config: ClusterConfig) -> Findings:
     network, storage = config.network, config.storage
     makes = storage.lustre.existing is None or storage.efs
     if makes and (network.vpc_id is None or network.node_security_group_id is None):

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from megatron_eks.catalog.gpus import FIRST_CUDA, is_older
@@ -11,7 +11,7 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.pins import BUILD_ARGUMENTS, NODE_DRIVER_VERSION, POD_UID
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.config.errors import Finding, Findings, Path, choices, warning
 from megatron_eks.config.images import GithubSource, ImageBuild, OwnImage
 from megatron_eks.plan.cluster.zones import check_partition
 
@@ -176,7 +176,7 @@ def buildspec(program: str = PROGRAM) -> str:
     )
 
 
-def check_images(config: ClusterConfig) -> Iterator[Finding]:
+def check_images(config: ClusterConfig) -> Findings:
     """Yield arguments that no build takes, and those that nobody should see."""
     for image in ("megatron", "fsdp"):
         for name, value in getattr(config.images, image).build_args.items():
@@ -204,9 +204,7 @@ def check_images(config: ClusterConfig) -> Iterator[Finding]:
             yield Finding(Code.BUILD_ARGUMENT, path, found, f"set {other} too")
 
 
-def check_arguments(
-    config: ClusterConfig, known: Mapping[Image, Collection[str]]
-) -> Iterator[Finding]:
+def check_arguments(config: ClusterConfig, known: Mapping[Image, Collection[str]]) -> Findings:
     """Yield arguments that the Dockerfiles, by image, do not declare: Docker ignores them."""
     for image, names in known.items():
         for name in getattr(config.images, image).build_args:
@@ -216,7 +214,7 @@ def check_arguments(
                 yield warning(Code.BUILD_ARGUMENT, path, found, choices(name, names))
 
 
-def check_base(path: Path, image: str, config: ClusterConfig) -> Iterator[Finding]:
+def check_base(path: Path, image: str, config: ClusterConfig) -> Findings:
     """Yield why an image cannot be built from this one, or what is built would not run."""
     if "$" in image:
         return
@@ -236,7 +234,7 @@ def check_base(path: Path, image: str, config: ClusterConfig) -> Iterator[Findin
     yield from _too_old(path, image, config)
 
 
-def _too_old(path: Path, image: str, config: ClusterConfig) -> Iterator[Finding]:
+def _too_old(path: Path, image: str, config: ClusterConfig) -> Findings:
     """Yield the newest GPU of the pools for which the image's CUDA has no code."""
     gpus = [
         INSTANCES[p.instance_type].gpu for p in config.gpu_pools if p.instance_type in INSTANCES
@@ -250,7 +248,7 @@ def _too_old(path: Path, image: str, config: ClusterConfig) -> Iterator[Finding]
         yield warning(Code.BUILD_ARGUMENT, path, found, f"use an image with CUDA {first} or later")
 
 
-def check_source(config: ClusterConfig) -> Iterator[Finding]:
+def check_source(config: ClusterConfig) -> Findings:
     """Yield what GitHub or CodeBuild have nothing for."""
     source, path = config.images.source, ("images", "source")
     if not isinstance(source, GithubSource):

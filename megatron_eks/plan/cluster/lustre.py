@@ -1,6 +1,6 @@
 """The FSx for Lustre file systems: size, zones, EFA and data repositories."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,7 +8,7 @@ from megatron_eks.catalog import pins
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.errors import Finding, Findings, Path, warning
 from megatron_eks.config.storage import DataRepository, Lustre
 from megatron_eks.plan.cluster.data_access import check_bucket, overlap
 from megatron_eks.plan.cluster.egress import has_no_way_out
@@ -120,7 +120,7 @@ def plan_file_system(lustre: Lustre, zone: str, suffix: str) -> LustrePlan:
     )
 
 
-def check_lustre(config: ClusterConfig) -> Iterator[Finding]:
+def check_lustre(config: ClusterConfig) -> Findings:
     """Yield everything wrong with the file systems."""
     lustre = config.storage.lustre
     if lustre.existing is None:
@@ -154,7 +154,7 @@ def check_lustre(config: ClusterConfig) -> Iterator[Finding]:
             yield warning(Code.LUSTRE_EXISTING, (*_LUSTRE, "existing"), found, remedy)
 
 
-def _capacity(lustre: Lustre) -> Iterator[Finding]:
+def _capacity(lustre: Lustre) -> Findings:
     size, path = lustre.capacity_gib, (*_LUSTRE, "capacity_gib")
     if size == (near := size_for(lustre, size)):
         return
@@ -179,7 +179,7 @@ def size_for(lustre: Lustre, gib: int) -> int:
     return -(-gib // step) * step
 
 
-def _deployment(lustre: Lustre) -> Iterator[Finding]:
+def _deployment(lustre: Lustre) -> Findings:
     if lustre.deployment != "scratch_2":
         return
     path = (*_LUSTRE, "deployment")
@@ -190,7 +190,7 @@ def _deployment(lustre: Lustre) -> Iterator[Finding]:
     yield warning(Code.LUSTRE_SCRATCH, path, found, "use persistent_2, or keep a copy in S3")
 
 
-def _zones(config: ClusterConfig) -> Iterator[Finding]:
+def _zones(config: ClusterConfig) -> Findings:
     lustre = config.storage.lustre
     zones = file_system_zones(config)
     if lustre.per_zone and lustre.existing is not None:
@@ -215,7 +215,7 @@ def _zones(config: ClusterConfig) -> Iterator[Finding]:
             yield warning(Code.POOLS_ACROSS_ZONES, place, found, remedy)
 
 
-def check_repositories(lustre: Lustre) -> Iterator[Finding]:
+def check_repositories(lustre: Lustre) -> Findings:
     """Yield repositories that FSx does not take, or that write over each other."""
     repositories, path = lustre.data_repositories, _PATH
     if repositories and lustre.existing is not None:
@@ -243,7 +243,7 @@ def check_repositories(lustre: Lustre) -> Iterator[Finding]:
             yield Finding(Code.LUSTRE_PER_ZONE, place, found, "set one of both to false")
 
 
-def _overlapping(repositories: Sequence[DataRepository], index: int) -> Iterator[Finding]:
+def _overlapping(repositories: Sequence[DataRepository], index: int) -> Findings:
     repository, path = repositories[index], _PATH
     for other in repositories[:index]:
         if overlap(repository.path, other.path):

@@ -1,14 +1,14 @@
 """The VPC: its subnets and address ranges, made or brought along."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, ip_network
 
 from megatron_eks.catalog.regions import INTERFACE_ENDPOINTS, OTHER_ENDPOINTS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, choices
+from megatron_eks.config.errors import Finding, Findings, Path, choices
 
 # The VPC CNI keeps this many addresses on a node, and this many spare (its WARM_IP_TARGET and
 # MINIMUM_IP_TARGET); the add-on is configured with the same two numbers.
@@ -158,9 +158,7 @@ def service_cidrs(config: ClusterConfig) -> tuple[str, ...]:
     return (config.network.service_cidr,) if known else EKS_SERVICE_RANGES
 
 
-def check_listed_once(
-    path: Path, entries: Sequence[str], remedy: str = "list it once"
-) -> Iterator[Finding]:
+def check_listed_once(path: Path, entries: Sequence[str], remedy: str = "list it once") -> Findings:
     """Yield entries of a list that stand above them too."""
     for index, entry in enumerate(entries):
         if entry in entries[:index]:
@@ -184,7 +182,7 @@ def parse_network(path: Path, cidr: str) -> tuple[IPv4Network, Finding | None]:
     return _NOWHERE, Finding(Code.CIDR, path, found, remedy)
 
 
-def check_network(config: ClusterConfig) -> Iterator[Finding]:
+def check_network(config: ClusterConfig) -> Findings:
     """Yield what AWS refuses about the ranges, and whether the nodes fit into them."""
     network = config.network
     vpc, vpc_problem = parse_network(("network", "vpc_cidr"), network.vpc_cidr)
@@ -231,7 +229,7 @@ def _vpc_range(vpc: IPv4Network, *, made: bool) -> Finding | None:
     return None
 
 
-def _address_budget(config: ClusterConfig) -> Iterator[Finding]:
+def _address_budget(config: ClusterConfig) -> Findings:
     """Compare the fullest zone with its private subnet; all zones have subnets of one size."""
     zones = config.availability_zones
     # System nodes spread over all zones; in the worst case they all stand in this one.

@@ -8,7 +8,7 @@ from typing import Any
 
 from megatron_eks.config.cluster import ClusterConfig, Observability
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, warning
+from megatron_eks.config.errors import Finding, Findings, warning
 from megatron_eks.config.load import read_mapping
 from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.programs.exporter.series import EFA_COUNTERS, SERIES
@@ -90,7 +90,7 @@ def block_warnings(pools: Iterable[PoolPlan]) -> Iterator[BlockWarning]:
                 yield BlockWarning(pool.name, ends_at - before, before // timedelta(hours=1))
 
 
-def check_observability(config: ClusterConfig) -> Iterator[Finding]:
+def check_observability(config: ClusterConfig) -> Findings:
     """Yield what would do nothing, and what metrics lack."""
     wish = config.observability
     is_own = wish.metrics == "own"

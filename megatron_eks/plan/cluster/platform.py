@@ -1,6 +1,5 @@
 """What runs in the cluster before any job, and the names that jobs rely on."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -10,7 +9,7 @@ from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.catalog.workloads import WORKLOADS, AnyWorkload, Workload, WorkloadKind
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Findings
 from megatron_eks.plan.cluster.egress import Egress, plan_egress
 from megatron_eks.plan.cluster.lustre import CLAIM
 from megatron_eks.plan.cluster.network import service_cidrs, vpc_cidrs
@@ -206,7 +205,7 @@ def namespaces(config: ClusterConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys((config.platform.namespace, *of_teams)))
 
 
-def check_namespace(config: ClusterConfig) -> Iterator[Finding]:
+def check_namespace(config: ClusterConfig) -> Findings:
     """Yield a namespace that is not the user's to choose."""
     name = config.platform.namespace
     if is_reserved(name):

@@ -1,7 +1,7 @@
 """The node groups: GPU pools, and the nodes of add-ons and operators."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +15,7 @@ from megatron_eks.catalog.instances import (
 from megatron_eks.catalog.interfaces import NetworkInterface, max_pods, network_interfaces
 from megatron_eks.config.cluster import ClusterConfig, GpuPool, SystemNodes
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.config.errors import Finding, Findings, Path, choices, warning
 from megatron_eks.plan.cluster.capacity import CapacityPlan, in_placement_group, plan_capacity
 from megatron_eks.plan.cluster.lustre import reaches_lustre_over_efa
 
@@ -101,7 +101,7 @@ def _plan_pool(pool: GpuPool, config: ClusterConfig) -> PoolPlan:
     )
 
 
-def check_pools(config: ClusterConfig) -> Iterator[Finding]:
+def check_pools(config: ClusterConfig) -> Findings:
     """Yield everything wrong with system nodes and GPU pools."""
     seen: set[str] = set()
     if config.system_nodes.instance_type not in SYSTEM_INSTANCE_TYPES:
@@ -175,7 +175,7 @@ def _model(gpu: str) -> str:
     return re.split("[- ]", gpu)[0].lower()
 
 
-def _labels(path: Path, labels: dict[str, str], *, managed: bool) -> Iterator[Finding]:
+def _labels(path: Path, labels: dict[str, str], *, managed: bool) -> Findings:
     for key, value in labels.items():
         domain = key.split("/")[0] if "/" in key else ""
         if any(f".{domain}".endswith(f".{reserved}") for reserved in _RESERVED_DOMAINS):

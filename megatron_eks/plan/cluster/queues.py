@@ -7,7 +7,7 @@ from megatron_eks.catalog import kueue
 from megatron_eks.catalog.instances import NETWORK_LABEL, network_layers
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Findings
 from megatron_eks.plan.cluster.platform import PRIORITY_CLASSES
 from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.plan.cluster.teams import TeamPlan
@@ -112,7 +112,7 @@ def scaling_of(pool: PoolPlan) -> dict[str, object]:
     }
 
 
-def check_scaling(config: ClusterConfig) -> Iterator[Finding]:
+def check_scaling(config: ClusterConfig) -> Findings:
     """Yield pools that nothing would scale, and times that mean nothing."""
     for index, pool in enumerate(config.gpu_pools):
         path = ("gpu_pools", index)

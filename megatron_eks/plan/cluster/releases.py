@@ -1,13 +1,12 @@
 """The Kubernetes version of a cluster, and the AMI releases of its nodes."""
 
 import re
-from collections.abc import Iterator
 from datetime import date, timedelta
 
 from megatron_eks.catalog import pins
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.config.errors import Finding, Findings, Path, choices, warning
 
 _SUPPORT_WARNING_DAYS = 60
 
@@ -16,7 +15,7 @@ _SUPPORT_WARNING_DAYS = 60
 _BEFORE_END = timedelta(days=16 * 31)
 
 
-def check_version(config: ClusterConfig, today: date) -> Iterator[Finding]:
+def check_version(config: ClusterConfig, today: date) -> Findings:
     """Yield a version that EKS does not support, or not for long."""
     path: Path = ("kubernetes_version",)
     version = config.kubernetes_version
@@ -51,7 +50,7 @@ def _is_before(version: str, other: str) -> bool:
     return int(version.partition(".")[2]) < int(other.partition(".")[2])
 
 
-def check_ami_releases(config: ClusterConfig, today: date) -> Iterator[Finding]:
+def check_ami_releases(config: ClusterConfig, today: date) -> Findings:
     """Yield releases that AWS does not have or that nodes must not run, and one that is missing."""
     version = config.kubernetes_version
     releases: dict[Path, str | None] = {

@@ -1,14 +1,13 @@
 """Storage as jobs see it: mounts, shared directories and the encryption key."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding, Findings, Path
 from megatron_eks.plan.cluster.lustre import LustrePlan, file_system_zones, plan_file_system
 from megatron_eks.plan.cluster.zones import check_arn_region
 
@@ -113,7 +112,7 @@ def _texts(paths: list[PurePosixPath]) -> tuple[str, ...]:
     return tuple(map(str, paths))
 
 
-def check_mount_path(config: ClusterConfig) -> Iterator[Finding]:
+def check_mount_path(config: ClusterConfig) -> Findings:
     """Yield why the file system cannot be mounted where it should be."""
     mount, path = config.storage.lustre.mount_path, ("storage", "lustre", "mount_path")
     taken = dict.fromkeys(_SYSTEM_PATHS, f"{mount} hides a directory of the image")
@@ -132,7 +131,7 @@ def not_shared(place: str, *, efs: bool) -> str:
     return f"{place} is nowhere: storage.efs is false, and EFS is for code and homes"
 
 
-def check_key(config: ClusterConfig) -> Iterator[Finding]:
+def check_key(config: ClusterConfig) -> Findings:
     """Yield a key that does not exist by its name, or not for this region."""
     arn = config.storage.kms_key_arn
     if arn is None:

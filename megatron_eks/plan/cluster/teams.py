@@ -1,14 +1,14 @@
 """The teams that share a cluster: what each has, and what is refused of them."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.pins import POD_UID, group_of
 from megatron_eks.config.cluster import ClusterConfig, Team
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.config.errors import Finding, Findings, Path, choices, warning
 from megatron_eks.config.job import AnyJob, GpuJob
 from megatron_eks.plan.cluster.access import check_roles
 from megatron_eks.plan.cluster.data_access import (
@@ -162,7 +162,7 @@ def _uid(name: str) -> int:
     return _FIRST_UID + int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % _UIDS
 
 
-def check_teams(config: ClusterConfig) -> Iterator[Finding]:
+def check_teams(config: ClusterConfig) -> Findings:
     """Yield what keeps teams from sharing a cluster, or from being apart."""
     if not config.teams:
         return
@@ -198,7 +198,7 @@ def check_teams(config: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.TEAM, _TEAMS, f"{found}{most_gpus(config)}", remedy)
 
 
-def _apart(config: ClusterConfig) -> Iterator[Finding]:
+def _apart(config: ClusterConfig) -> Findings:
     shared = {
         "name": ("two teams are called {}", "choose another"),
         "namespace": ("namespace {} is that of team {} too", "give each team its own"),
@@ -243,7 +243,7 @@ def _apart(config: ClusterConfig) -> Iterator[Finding]:
             yield warning(Code.TEAM, path, found, remedy)
 
 
-def check_team(job: AnyJob, config: ClusterConfig) -> Iterator[Finding]:
+def check_team(job: AnyJob, config: ClusterConfig) -> Findings:
     """Yield why a job is no team's, asks for more than its team has, or for what is another's."""
     names = [each.name for each in config.teams]
     if job.team is None or job.team not in names:

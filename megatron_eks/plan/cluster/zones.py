@@ -1,12 +1,11 @@
 """The region and the availability zones of a cluster."""
 
 import re
-from collections.abc import Iterator
 
 from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, choices
+from megatron_eks.config.errors import Finding, Findings, Path, choices
 from megatron_eks.plan.cluster.network import check_listed_once
 
 _EKS_ZONES = 2
@@ -19,7 +18,7 @@ _TAG_KEY_LENGTH, _TAG_VALUE_LENGTH = 128, 256
 _MOST_TAGS = 40
 
 
-def check_region(config: ClusterConfig) -> Iterator[Finding]:
+def check_region(config: ClusterConfig) -> Findings:
     """Yield an unknown region, and administrators of another partition."""
     if config.region not in PARTITIONS:
         found = f"unknown or unsupported region {config.region!r}"
@@ -29,7 +28,7 @@ def check_region(config: ClusterConfig) -> Iterator[Finding]:
         yield from check_partition(("access", "admin_role_arns", index), arn, config.region)
 
 
-def _places(config: ClusterConfig) -> Iterator[Finding]:
+def _places(config: ClusterConfig) -> Findings:
     zones = config.availability_zones
     (elsewhere, *others) = {zone[:-1] for zone in zones}
     if config.region not in PARTITIONS:
@@ -46,7 +45,7 @@ def _places(config: ClusterConfig) -> Iterator[Finding]:
             yield Finding(Code.ZONE_NOT_IN_REGION, ("availability_zones", index), found, remedy)
 
 
-def check_zones(config: ClusterConfig) -> Iterator[Finding]:
+def check_zones(config: ClusterConfig) -> Findings:
     """Yield zones that the region does not have, or the cluster does not list."""
     zones = config.availability_zones
     if len(set(zones)) < _EKS_ZONES and config.existing_cluster is None:
@@ -71,7 +70,7 @@ def not_listed(zone: str, config: ClusterConfig) -> str:
     return f"{known}; or add it to availability_zones" if zone.startswith(config.region) else known
 
 
-def check_partition(path: Path, arn: str, region: str) -> Iterator[Finding]:
+def check_partition(path: Path, arn: str, region: str) -> Findings:
     """Yield an ARN of another partition than the region's."""
     partition, theirs = PARTITIONS.get(region), arn.split(":")[1]
     if partition not in {None, theirs}:
@@ -79,9 +78,7 @@ def check_partition(path: Path, arn: str, region: str) -> Iterator[Finding]:
         yield Finding(Code.PARTITION, path, found, f"use arn:{partition}:...")
 
 
-def check_arn_region(
-    path: Path, arn: str, region: str, thing: str, effect: str
-) -> Iterator[Finding]:
+def check_arn_region(path: Path, arn: str, region: str, thing: str, effect: str) -> Findings:
     """Yield an ARN of another partition or region; `effect` says what the thing then does."""
     yield from check_partition(path, arn, region)
     if (theirs := arn.split(":")[3]) != region:
@@ -89,7 +86,7 @@ def check_arn_region(
         yield Finding(Code.ANOTHER_REGION, path, found, f"use a {thing} of {region}")
 
 
-def check_tags(config: ClusterConfig) -> Iterator[Finding]:
+def check_tags(config: ClusterConfig) -> Findings:
     """Yield tags that cannot be made."""
     if len(config.tags) > _MOST_TAGS:
         found, remedy = f"{len(config.tags)} tags", f"use at most {_MOST_TAGS}; AWS takes 50"

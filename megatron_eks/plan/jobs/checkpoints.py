@@ -5,7 +5,6 @@ likely one.
 """
 
 import re
-from collections.abc import Iterator
 from datetime import date, datetime, time
 from math import ceil
 
@@ -13,7 +12,7 @@ from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.cluster import CapacityBlock, ClusterConfig, GpuPool, Spot
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, warning
+from megatron_eks.config.errors import Finding, Findings, warning
 from megatron_eks.config.job import MegatronRun, TorchRun, TrainingJob
 from megatron_eks.config.storage import Lustre
 from megatron_eks.plan.cluster.lustre import LustrePlan, size_for
@@ -76,7 +75,7 @@ def grace_seconds(checkpoint_bytes: int, lustre: LustrePlan) -> int:
 
 def check_saving(
     job: MegatronRun | TorchRun, model: ModelShape, pool: GpuPool, cluster: ClusterConfig
-) -> Iterator[Finding]:
+) -> Findings:
     """Yield checkpoints that come too fast or too seldom, or outlast a collective."""
     instance, lustre = INSTANCES[pool.instance_type], plan_storage(cluster).lustre
     job = changed(job, "checkpoint", interval=save_interval(job, model, instance, lustre))
@@ -106,7 +105,7 @@ def check_saving(
 
 def _spot(
     job: TrainingJob, pool: GpuPool, lustre: Lustre, between: float, seconds: float
-) -> Iterator[Finding]:
+) -> Findings:
     # An elastic job goes on with the nodes that are left, from its last checkpoint.
     saved = seconds <= _NOTICE_SECONDS or job.runtime.elastic is not None
     quick = 0 < between <= _SOON_SECONDS and saved
@@ -128,7 +127,7 @@ def _spot(
 
 def _interval(
     job: TrainingJob, instance: InstanceType, saving: Saving, step: float, steps: int
-) -> Iterator[Finding]:
+) -> Findings:
     interval = job.checkpoint.interval
     if not step or interval > steps:
         return
@@ -148,7 +147,7 @@ def _interval(
         yield warning(Code.SAVE_TIME, ("checkpoint", "interval"), found, remedy)
 
 
-def check_window(job: MegatronRun, cluster: ClusterConfig, today: date) -> Iterator[Finding]:
+def check_window(job: MegatronRun, cluster: ClusterConfig, today: date) -> Findings:
     """Yield a run that its Capacity Block cannot hold, on a job that has no errors."""
     pool = gpu_pool(job, cluster)
     if pool is None or not isinstance(pool.capacity, CapacityBlock):
@@ -184,7 +183,7 @@ def _shown(seconds: float) -> str:
     return f"{seconds / size:.0f} {unit}"
 
 
-def check_disk(job: TrainingJob, model: ModelShape, cluster: ClusterConfig) -> Iterator[Finding]:
+def check_disk(job: TrainingJob, model: ModelShape, cluster: ClusterConfig) -> Findings:
     """Demand room for one more: a new checkpoint is complete before the oldest goes."""
     if not job.checkpoint.directory.startswith(f"{cluster.storage.lustre.mount_path}/"):
         return  # EFS grows by itself
@@ -202,7 +201,7 @@ def check_disk(job: TrainingJob, model: ModelShape, cluster: ClusterConfig) -> I
         yield Finding(Code.CHECKPOINTS_FILL_DISK, ("checkpoint", "keep_last"), found, remedy)
 
 
-def check_checkpoint_paths(job: TrainingJob) -> Iterator[Finding]:
+def check_checkpoint_paths(job: TrainingJob) -> Findings:
     """Yield checkpoint directories that no run finds its checkpoints in, or risks to lose."""
     checkpoint = job.checkpoint
     for name in ("directory", "pretrained"):

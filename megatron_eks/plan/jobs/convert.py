@@ -1,6 +1,5 @@
 """Plan and checks of `kind: convert_checkpoint`: weights to Megatron's form and back, on CPUs."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from megatron_eks.catalog.bridge_fields import ARCHITECTURES, VERSION
@@ -8,7 +7,7 @@ from megatron_eks.catalog.instances import MIB_PER_GIB
 from megatron_eks.catalog.models import ARCHITECTURE_OF, PRESETS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, warning
+from megatron_eks.config.errors import Finding, Findings, Level, warning
 from megatron_eks.config.job import ConvertCheckpointJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
@@ -30,7 +29,7 @@ from megatron_eks.predict.conversion import conversion, memory_bytes
 _CPU_MILLIS = 8000
 
 
-def check(job: ConvertCheckpointJob, cluster: ClusterConfig) -> Iterator[Finding]:
+def check(job: ConvertCheckpointJob, cluster: ClusterConfig) -> Findings:
     """Yield what keeps the weights from being converted."""
     yield from check_task(job, cluster)
     yield from outside([(("source",), job.source), (("target",), job.target)], cluster)
@@ -49,12 +48,13 @@ def check(job: ConvertCheckpointJob, cluster: ClusterConfig) -> Iterator[Finding
     yield from _memory(job, cluster)
 
 
-def _architecture(job: ConvertCheckpointJob) -> Iterator[Finding]:
+def _architecture(job: ConvertCheckpointJob) -> Findings:
     name = ARCHITECTURE_OF.get(job.model)
     if name in ARCHITECTURES:
         return
     found = f"Megatron-Bridge {VERSION} has no bridge for {name}"
-    remedy = "name an image of yours whose Megatron-Bridge has one, or train from random weights"
+    remedy = "name an image of yours whose Megatron-Bridge has one"
+    remedy += ", or train from random weights" * (job.direction == "import")
     if name is None:
         found = f"{job.model} has no counterpart in transformers, so nothing to convert to or from"
         remedy = "train it from random weights, or name a Llama or a Mistral"
@@ -62,7 +62,7 @@ def _architecture(job: ConvertCheckpointJob) -> Iterator[Finding]:
     yield Finding(Code.NO_CONVERSION, ("model",), found, remedy, level)
 
 
-def _memory(job: ConvertCheckpointJob, cluster: ClusterConfig) -> Iterator[Finding]:
+def _memory(job: ConvertCheckpointJob, cluster: ClusterConfig) -> Findings:
     needed = _needed_mib(job.model)
     found = f"reading and writing {job.model} in bf16 takes {needed // MIB_PER_GIB} GiB"
     instance = gpu_instance(job, cluster)

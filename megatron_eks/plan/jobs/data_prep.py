@@ -1,13 +1,12 @@
 """Plan and checks of `kind: data_prep`: JSONL into Megatron's indexed format, on CPUs."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from megatron_eks.catalog.instances import MIB_PER_GIB
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, warning
+from megatron_eks.config.errors import Finding, Findings, warning
 from megatron_eks.config.job import DataPrepJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
@@ -27,7 +26,7 @@ _FILES = (".bin", ".idx", ".json", ".jsonl")
 _MOST_PODS = 100_000  # Kubernetes, pkg/apis/batch/validation: maxParallelismForIndexedJob
 
 
-def check(job: DataPrepJob, cluster: ClusterConfig) -> Iterator[Finding]:
+def check(job: DataPrepJob, cluster: ClusterConfig) -> Findings:
     """Yield what keeps the data from being read or found again."""
     yield from check_task(job, cluster)
     for index, source in enumerate(job.input):
@@ -55,7 +54,7 @@ def check(job: DataPrepJob, cluster: ClusterConfig) -> Iterator[Finding]:
     yield from _output(job)
 
 
-def _output(job: DataPrepJob) -> Iterator[Finding]:
+def _output(job: DataPrepJob) -> Findings:
     prefix, made = job.output_prefix, f"{job.output_prefix}_{job.json_keys[0]}_document.bin"
     if prefix.endswith((*_FILES, "_document")):
         remedy = f"use {prefix.rpartition('.')[0]}: a prefix, and no file"

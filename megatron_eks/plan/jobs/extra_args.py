@@ -3,7 +3,7 @@
 Their values are Megatron's own parser's to judge: `ops/planning/megatron.py` asks it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -16,7 +16,7 @@ from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, warning
+from megatron_eks.config.errors import Finding, Findings, Level, warning
 from megatron_eks.config.hints import of_option
 from megatron_eks.config.job import MegatronJob, MegatronRun
 from megatron_eks.config.scalars import as_text, odd_sign
@@ -44,9 +44,7 @@ _OTHERWISE = {
 }
 
 
-def check_extra_arguments(
-    job: MegatronJob, copies: int | None, cluster: ClusterConfig
-) -> Iterator[Finding]:
+def check_extra_arguments(job: MegatronJob, copies: int | None, cluster: ClusterConfig) -> Findings:
     """Yield what is no option, or is the plan's; `copies` of the model learn, if that is known."""
     words, plan = job.extra_args, _planned(job)
     if not words[0].startswith("--"):
@@ -73,9 +71,7 @@ def check_extra_arguments(
     yield from _check_values(Asked(job, model_shape(job.model), set_by, copies), given, cluster)
 
 
-def _check_values(
-    asked: "Asked", given: Mapping[int, Option], cluster: ClusterConfig
-) -> Iterator[Finding]:
+def _check_values(asked: "Asked", given: Mapping[int, Option], cluster: ClusterConfig) -> Findings:
     for place, (name, setting, values) in given.items():
         path = ("extra_args", place)
         if problem := _conflict(asked, setting):

@@ -1,12 +1,10 @@
 """Plan and checks of `kind: fetch`: a model, a tokenizer or data onto the shared file system."""
 
-from collections.abc import Iterator
-
 from megatron_eks.catalog.instances import MIB_PER_GIB
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Findings
 from megatron_eks.config.job import FetchJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
@@ -22,7 +20,7 @@ _SOURCES = ("model", "tokenizer", "s3_uri")
 _CPU_MILLIS, _MEMORY_MIB = 4000, 8 * MIB_PER_GIB
 
 
-def check(job: FetchJob, cluster: ClusterConfig) -> Iterator[Finding]:
+def check(job: FetchJob, cluster: ClusterConfig) -> Findings:
     """Yield what keeps the files from coming, or from being found."""
     yield from check_task(job, cluster)
     given = [name for name in _SOURCES if getattr(job, name) is not None]

@@ -13,7 +13,7 @@ from functools import lru_cache
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, has_errors, warning
+from megatron_eks.config.errors import Finding, Findings, Path, has_errors, warning
 from megatron_eks.config.job import (
     AnyJob,
     ConvertCheckpointJob,
@@ -41,7 +41,7 @@ _Place = tuple[str | None, str]
 """A path, and the team that has it below its own folder."""
 
 
-def check_near(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
+def check_near(job: AnyJob, others: Sequence[AnyJob]) -> Findings:
     """Yield what is read at a place that differs by a slip from where a job puts it."""
     wanted = list(reads(job))
     others = [other for other in others if wanted and other is not job]
@@ -56,7 +56,7 @@ def check_near(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
                 break
 
 
-def check_zones(job: AnyJob, others: Sequence[AnyJob], cluster: ClusterConfig) -> Iterator[Finding]:
+def check_zones(job: AnyJob, others: Sequence[AnyJob], cluster: ClusterConfig) -> Findings:
     """Yield what is read on the file system of one zone, and made on that of another."""
     zone = _zone(job, cluster) if cluster.storage.lustre.per_zone else None
     for path, _, place in reads(job) if zone else ():
@@ -192,7 +192,7 @@ class Claims:
     copies: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By S3 prefix; with the directory that is copied there."""
 
-    def check(self, job: AnyJob, file: str) -> Iterator[Finding]:
+    def check(self, job: AnyJob, file: str) -> Findings:
         """Yield what a job takes from those before it, and remember what it claims."""
         services = dict.fromkeys(_services(job), file)
         if job.name in self.names:
@@ -233,7 +233,7 @@ def _of_two(path: Path, place: str, first: str, jobs: tuple[AnyJob, AnyJob]) -> 
     return warning(Code.SHARED_CHECKPOINTS, path, found, f"{remedy}, or never run both")
 
 
-def check_cluster_of(jobs: Sequence[AnyJob], cluster: ClusterConfig) -> Iterator[Finding]:
+def check_cluster_of(jobs: Sequence[AnyJob], cluster: ClusterConfig) -> Findings:
     """Yield what a cluster file says that does not suit its jobs."""
     runs = [job for job in jobs if isinstance(job, TrainingJob)]
     alone = [job.name for job in runs if job.checkpoint.s3_uri is None]

@@ -11,7 +11,7 @@ from math import lcm
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.errors import Finding, Findings, Path, warning
 from megatron_eks.config.job import MegatronRun
 from megatron_eks.config.training import MegatronTraining, Parallelism
 from megatron_eks.plan.jobs.models import counted_layers, divisors, listed_divisors
@@ -41,7 +41,7 @@ class Sizes:
     """GPUs that a node has, as far as known."""
 
 
-def check_layout(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
+def check_layout(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Findings:
     """Yield what keeps the layout from starting."""
     sizes = Sizes(
         parallelism=job.parallelism,
@@ -55,7 +55,7 @@ def check_layout(job: MegatronRun, model: ModelShape, instance: InstanceType) ->
     yield from check_elastic(job, instance)
 
 
-def check_sizes(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
+def check_sizes(sizes: Sizes, model: ModelShape) -> Findings:
     """Yield what Megatron would refuse of a layout, whatever it runs on."""
     yield from _world(sizes)
     yield from _tensor(sizes, model)
@@ -66,7 +66,7 @@ def check_sizes(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
         yield Finding(Code.LAYOUT_EXPERTS, place, found, remedy)
 
 
-def _world(sizes: Sizes) -> Iterator[Finding]:
+def _world(sizes: Sizes) -> Findings:
     parallelism, training = sizes.parallelism, sizes.training
     per_node, tensor, path = sizes.per_node, parallelism.tensor, ("parallelism",)
     if tensor > per_node:
@@ -104,7 +104,7 @@ def splits(model: ModelShape, tensor: int) -> bool:
     return whole and not (groups % tensor and tensor % groups)
 
 
-def _tensor(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
+def _tensor(sizes: Sizes, model: ModelShape) -> Findings:
     tensor, path = sizes.parallelism.tensor, ("parallelism", "tensor")
     heads, groups = model.num_attention_heads, model.num_query_groups
     # What a node, the job's GPUs and the model all take.
@@ -137,7 +137,7 @@ def _tensor(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
         yield Finding(Code.LAYOUT_HEADS, path, found, fits if fitting else "use a divisor of it")
 
 
-def _pipeline(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
+def _pipeline(sizes: Sizes, model: ModelShape) -> Findings:
     parallelism = sizes.parallelism
     pipeline, chunks = parallelism.pipeline, parallelism.virtual_pipeline
     counted = sizes.layers
@@ -180,7 +180,7 @@ def _microbatches(sizes: Sizes) -> int:
     return training.global_batch_size // (training.micro_batch_size * data)
 
 
-def _idle_stages(sizes: Sizes) -> Iterator[Finding]:
+def _idle_stages(sizes: Sizes) -> Findings:
     """Yield a pipeline that waits for most of a step (Narayanan et al. 2021, section 2.2)."""
     stages, chunks = sizes.parallelism.pipeline, sizes.parallelism.virtual_pipeline or 1
     batches = _microbatches(sizes)
@@ -192,7 +192,7 @@ def _idle_stages(sizes: Sizes) -> Iterator[Finding]:
         yield warning(Code.IDLE_STAGES, ("parallelism", "pipeline"), found, remedy)
 
 
-def _sequence(sizes: Sizes) -> Iterator[Finding]:
+def _sequence(sizes: Sizes) -> Findings:
     length = sizes.training.sequence_length
     path = ("training", "sequence_length")
     parallelism = sizes.parallelism

@@ -8,7 +8,7 @@ from megatron_eks.catalog.bridge_recipes import RECIPES
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, has_errors, warning
+from megatron_eks.config.errors import Finding, Findings, Level, Path, has_errors, warning
 from megatron_eks.config.job import MegatronBridgeJob, MegatronJob, MegatronRun
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import (
@@ -79,7 +79,7 @@ def plan_bridge(job: MegatronBridgeJob, cluster: ClusterPlan, images: pods.Image
     return pods.ranks(job, cluster, images, program, training=training)
 
 
-def check(job: MegatronJob, cluster: ClusterConfig) -> Iterator[Finding]:
+def check(job: MegatronJob, cluster: ClusterConfig) -> Findings:
     """Yield everything wrong with a job of Megatron-LM."""
     yield from _check(job, cluster)
     if job.extra_args and not has_errors(models.check_model(job.model)):
@@ -91,7 +91,7 @@ def _copies(job: MegatronRun, cluster: ClusterConfig) -> int | None:
     return copies(job.parallelism, job_gpus(job, instance)) if instance else None
 
 
-def check_bridge(job: MegatronBridgeJob, cluster: ClusterConfig) -> Iterator[Finding]:
+def check_bridge(job: MegatronBridgeJob, cluster: ClusterConfig) -> Findings:
     """Yield everything wrong with a job of Megatron-Bridge."""
     yield from _check(job, cluster)
     if job.extra_args:
@@ -101,7 +101,7 @@ def check_bridge(job: MegatronBridgeJob, cluster: ClusterConfig) -> Iterator[Fin
     yield from check_overrides(job, _copies(job, cluster), cluster)
 
 
-def _check(job: MegatronRun, cluster: ClusterConfig) -> Iterator[Finding]:
+def _check(job: MegatronRun, cluster: ClusterConfig) -> Findings:
     yield from runtime.check_gpus(job, cluster)
     model_findings = list(models.check_model(job.model))
     yield from model_findings
@@ -128,7 +128,7 @@ def _check(job: MegatronRun, cluster: ClusterConfig) -> Iterator[Finding]:
         yield from _placement(job, pool, cluster)
 
 
-def _placement(job: MegatronRun, pool: GpuPool, cluster: ClusterConfig) -> Iterator[Finding]:
+def _placement(job: MegatronRun, pool: GpuPool, cluster: ClusterConfig) -> Findings:
     instance = INSTANCES[pool.instance_type]
     yield from runtime.check_tensor_parallelism(instance, job.parallelism.tensor)
     yield from models.check_values(job)
@@ -168,7 +168,7 @@ def _split(job: MegatronRun) -> Iterator[tuple[str, str, Level]]:
             yield found, "give the second share more, or set training.eval_iters: 0", Level.ERROR
 
 
-def check_recipe(job: MegatronBridgeJob) -> Iterator[Finding]:
+def check_recipe(job: MegatronBridgeJob) -> Findings:
     """Yield a recipe that is not there, or of another model."""
     preset = models.preset_name(job.model)
     plain = _plain(preset or "")

@@ -1,6 +1,6 @@
 """Whether the ranks of a run have room in their GPUs and hosts, and what would make it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +10,7 @@ from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, warning
+from megatron_eks.config.errors import Finding, Findings, Level, Path, warning
 from megatron_eks.config.job import Elastic, MegatronBridgeJob, MegatronJob, MegatronRun, TorchRun
 from megatron_eks.config.scalars import as_text
 from megatron_eks.plan.jobs import training
@@ -47,7 +47,7 @@ _UNCOUNTED_OF_BRIDGE = _UNCOUNTED | {*TABLE["uncounted_of_bridge"].split()}
 
 def check_host(
     job: MegatronRun | TorchRun, instance: InstanceType, staged: int, offloaded: int = 0
-) -> Iterator[Finding]:
+) -> Findings:
     """Compare what a save and the optimizer put into a host's memory with the pod's limit.
 
     An asynchronous save copies every shard to the host before it is written: torch,
@@ -87,7 +87,7 @@ def verdict(
     path: Path,
     remedy: Callable[[], str],
     elastic: Elastic | None = None,
-) -> Iterator[Finding]:
+) -> Findings:
     """Compare what a rank takes with what its GPU has; a remedy is looked for if one is needed."""
     where = f" at runtime.elastic.min_nodes {elastic.min_nodes}" if elastic else ""
     found = (
@@ -145,7 +145,7 @@ def _less(needed: int, option: MemoryEstimate) -> str:
 
 def check_memory(
     job: MegatronRun, model: ModelShape, instance: InstanceType, cluster: ClusterConfig
-) -> Iterator[Finding]:
+) -> Findings:
     """Yield whether the ranks of a layout that adds up have room."""
     smallest = training.at_fewest_nodes(job)
     memory = training.job_memory(smallest, model, instance)

@@ -1,7 +1,7 @@
 """The `model` block: its shape, what is refused of it, and what a run starts from."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, fields, replace
 
 from megatron_eks.catalog.megatron_conflicts import TABLE
@@ -9,7 +9,7 @@ from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, choices, closest, warning
+from megatron_eks.config.errors import Finding, Findings, Path, choices, closest, warning
 from megatron_eks.config.job import MegatronBridgeJob, MegatronRun, TrainingJob
 
 # Organizations and releases that Hugging Face's names have around a preset's.
@@ -71,7 +71,7 @@ def unknown_preset(path: Path, name: str) -> Finding:
     return Finding(Code.UNKNOWN_MODEL, path, f"unknown preset {name!r}", remedy)
 
 
-def check_model(model: str | ModelSpec) -> Iterator[Finding]:
+def check_model(model: str | ModelSpec) -> Findings:
     """Yield why a model has no shape."""
     name = preset_name(model)
     if name in PRESETS:
@@ -88,7 +88,7 @@ def check_model(model: str | ModelSpec) -> Iterator[Finding]:
         yield from _check_sizes(model)
 
 
-def _check_sizes(model: ModelSpec) -> Iterator[Finding]:
+def _check_sizes(model: ModelSpec) -> Findings:
     given = set(model.model_dump(exclude_none=True))
     required = [field.name for field in fields(ModelShape) if field.default is MISSING]
     needless = _OF_GROUPS if model.multi_latent_attention else ()
@@ -105,7 +105,7 @@ def _check_sizes(model: ModelSpec) -> Iterator[Finding]:
         yield from _check_pattern(model_shape(model))
 
 
-def _check_pattern(shape: ModelShape) -> Iterator[Finding]:
+def _check_pattern(shape: ModelShape) -> Findings:
     pattern, path = shape.hybrid_layer_pattern, ("model", "hybrid_layer_pattern")
     if not pattern:
         return
@@ -118,7 +118,7 @@ def _check_pattern(shape: ModelShape) -> Iterator[Finding]:
             yield Finding(Code.UNKNOWN_MODEL, path, found, f"add model.{name}")
 
 
-def check_meaning(model: str | ModelSpec) -> Iterator[Finding]:
+def check_meaning(model: str | ModelSpec) -> Findings:
     """Yield what a model that has a shape says, and its architecture ignores."""
     if isinstance(model, str):
         return
@@ -149,7 +149,7 @@ def check_meaning(model: str | ModelSpec) -> Iterator[Finding]:
         yield Finding(Code.NO_MEANING, ("model", "rotary_base"), found, remedy)
 
 
-def check_positions(model: str | ModelSpec, length: int) -> Iterator[Finding]:
+def check_positions(model: str | ModelSpec, length: int) -> Findings:
     """Yield sequences that are longer than the model knows positions."""
     most = model_shape(model).max_position_embeddings
     if length > most:
@@ -161,7 +161,7 @@ def check_positions(model: str | ModelSpec, length: int) -> Iterator[Finding]:
         yield Finding(Code.LAYOUT_SEQUENCE, path, found, f"{remedy}, or {longer}")
 
 
-def check_values(job: TrainingJob) -> Iterator[Finding]:
+def check_values(job: TrainingJob) -> Findings:
     """Yield what means nothing, is a slip, or is not what base weights were trained with."""
     model, trained = job.model, job.checkpoint.pretrained is not None
     yield from check_meaning(model)
@@ -182,7 +182,7 @@ def check_values(job: TrainingJob) -> Iterator[Finding]:
             yield warning(Code.MODEL_VALUE, ("model", name), found, "remove it")
 
 
-def check_start(job: TrainingJob) -> Iterator[Finding]:
+def check_start(job: TrainingJob) -> Findings:
     """Yield where the job file contradicts itself about what the run starts from."""
     init = job.model.init if isinstance(job.model, ModelSpec) else None
     path: Path = ("model", "init")

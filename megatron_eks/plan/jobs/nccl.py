@@ -1,11 +1,9 @@
 """Plan and checks of `kind: nccl_test`: all-reduce between nodes, with a pass mark."""
 
-from collections.abc import Iterator
-
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, warning
+from megatron_eks.config.errors import Finding, Findings, warning
 from megatron_eks.config.job import NcclTestJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
@@ -23,7 +21,7 @@ _HOPPER = 9
 _MARK_BYTES = 1 << 30
 
 
-def check(job: NcclTestJob, cluster: ClusterConfig) -> Iterator[Finding]:
+def check(job: NcclTestJob, cluster: ClusterConfig) -> Findings:
     """Yield what keeps the test from measuring anything."""
     yield from check_gpus(job, cluster)
     # A number that is too low is not better the second time.
@@ -55,7 +53,7 @@ def check(job: NcclTestJob, cluster: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, f"use at most {room}")
 
 
-def _reachable(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:
+def _reachable(job: NcclTestJob, instance: InstanceType) -> Findings:
     """Yield a mark that no all-reduce can reach, whatever algorithm NCCL chooses.
 
     Each byte goes to other nodes 2 (n-1)/n times at least, and is counted 2 (r-1)/r times for r

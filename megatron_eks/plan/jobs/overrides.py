@@ -4,7 +4,7 @@ Names and values: Megatron core 0.19, `TransformerConfig`, and Megatron-Bridge 0
 megatron/bridge/training/config.py and checkpointing.py, megatron/bridge/models/gpt_provider.py.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ from megatron_eks.catalog.megatron_options import WORDS
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, choices, has_errors, warning
+from megatron_eks.config.errors import Finding, Findings, Level, choices, has_errors, warning
 from megatron_eks.config.job import MegatronBridgeJob
 from megatron_eks.plan.jobs.arguments import bridge_options
 from megatron_eks.plan.jobs.extra_args import CHECKS, Asked, Problem
@@ -60,9 +60,7 @@ def level_in(image: str) -> Level:
     return Level.ERROR if image == "megatron" else Level.WARNING
 
 
-def check_overrides(
-    job: MegatronBridgeJob, copies: int | None, cluster: ClusterConfig
-) -> Iterator[Finding]:
+def check_overrides(job: MegatronBridgeJob, copies: int | None, cluster: ClusterConfig) -> Findings:
     """Yield overrides that nobody takes, or that end a run or make another one of it.
 
     So many copies of the model learn together, if that is known.
@@ -96,7 +94,7 @@ def _finding(name: str, problem: Problem, level: Level = Level.ERROR) -> Finding
     return Finding(Code.OVERRIDE, ("overrides", name), *problem, level)
 
 
-def check_override(image: str, name: str, value: Value) -> Iterator[Finding]:
+def check_override(image: str, name: str, value: Value) -> Findings:
     """Yield an override that the job file says, or that Megatron-Bridge does not take."""
     if name in PLANNED:
         yield _finding(
@@ -158,7 +156,7 @@ def _near(block: str, name: str, fields: Mapping[str, object]) -> str:
     return f"did you mean {near[0]!r}?{rest}"
 
 
-def _effect(job: MegatronBridgeJob, name: str, value: Value) -> Iterator[Finding]:
+def _effect(job: MegatronBridgeJob, name: str, value: Value) -> Findings:
     path = ("overrides", name)
     setting = conflicts.OF_BRIDGE.get(name) or conflicts.OF_BRIDGE.get(f"{name}={_written(value)}")
     refused = _refused(job, name, value) or conflicts.ALWAYS.get(setting or "")
@@ -189,7 +187,7 @@ def _refused(job: MegatronBridgeJob, name: str, value: Value) -> conflicts.Confl
     return None
 
 
-def _of_model(job: MegatronBridgeJob, name: str, value: Value) -> Iterator[Finding]:
+def _of_model(job: MegatronBridgeJob, name: str, value: Value) -> Findings:
     block, _, field = name.partition(".")
     if block != "model" or has_errors(check_model(job.model)):
         return

@@ -7,7 +7,7 @@ from megatron_eks.catalog.gpus import Gpu, lacks
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding, Findings, Path
 from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
 from megatron_eks.plan.jobs.arguments import fp8_recipe
 
@@ -21,9 +21,7 @@ _FP4 = "nvfp4"
 _RECIPES = ("mixed_precision.fp8_recipe", "model.fp8_recipe")
 
 
-def check_precision(
-    job: MegatronRun, model: ModelShape, instance: InstanceType
-) -> Iterator[Finding]:
+def check_precision(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Findings:
     """Yield why Transformer Engine would refuse FP8."""
     path: Path = ("training", "precision")
     yield from _recipe(job, instance.gpu)
@@ -51,7 +49,7 @@ def check_precision(
             yield Finding(Code.PRECISION, path, found, "use bf16, or change model or layout")
 
 
-def _recipe(job: MegatronRun, gpu: Gpu) -> Iterator[Finding]:
+def _recipe(job: MegatronRun, gpu: Gpu) -> Findings:
     for path, word, recipe in _asked(job):
         # Without any FP8 a recipe of FP8 has no effect, or the precision itself is refused.
         known = recipe if gpu.has_fp8 or recipe == _FP4 else None

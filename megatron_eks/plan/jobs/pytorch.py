@@ -9,7 +9,7 @@ from megatron_eks.catalog.models import ModelShape
 from megatron_eks.catalog.tables import entries, sections
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, has_errors, warning
+from megatron_eks.config.errors import Finding, Findings, Path, has_errors, warning
 from megatron_eks.config.hints import of_place
 from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
 from megatron_eks.config.parse import torch_unsupported
@@ -60,7 +60,7 @@ def plan(job: FsdpJob | DdpJob, cluster: ClusterPlan, images: pods.Images) -> Jo
     return pods.ranks(job, cluster, images, program, training=pods.plan_training(job, cluster))
 
 
-def check_ddp(job: DdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
+def check_ddp(job: DdpJob, cluster: ClusterConfig) -> Findings:
     """Yield everything wrong with a job of DDP."""
     yield from check(job, cluster)
     # An Indexed Job knows the rank of each pod beforehand.
@@ -70,7 +70,7 @@ def check_ddp(job: DdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.NO_MEANING, ("training", "sharding"), found, "remove it, or use fsdp")
 
 
-def check(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
+def check(job: TorchRun, cluster: ClusterConfig) -> Findings:
     """Yield everything wrong with a job of FSDP, and what one of DDP has in common with it."""
     yield from runtime.check_gpus(job, cluster)
     model_findings = list(models.check_model(job.model))
@@ -97,7 +97,7 @@ def check(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
         yield from checkpoints.check_saving(job, model, pool, cluster)
 
 
-def _training(job: TorchRun) -> Iterator[Finding]:
+def _training(job: TorchRun) -> Findings:
     training, checkpoint = job.training, job.checkpoint
     yield from check_optimizer(training)
     if training.warmup_iters >= training.max_steps:
@@ -111,7 +111,7 @@ def _training(job: TorchRun) -> Iterator[Finding]:
         yield Finding(Code.NO_MEANING, ("checkpoint", "format"), found, "remove it")
 
 
-def _data(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
+def _data(job: TorchRun, cluster: ClusterConfig) -> Findings:
     data = job.data
     names = {"dataset": data.dataset, "tokenizer": data.tokenizer}
     places: list[tuple[Path, str | None]] = [
@@ -162,7 +162,7 @@ def _configuration(data: FsdpData) -> Iterator[tuple[str, str]]:
         yield f"{configuration!r} is no name of a configuration", remedy
 
 
-def _model(job: TorchRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
+def _model(job: TorchRun, model: ModelShape, instance: InstanceType) -> Findings:
     if model.num_experts is not None:
         found = "mixtures of experts need expert parallelism, which this kind does not have"
         yield Finding(Code.LAYOUT_EXPERTS, ("model",), found, "use kind: megatron")

@@ -1,6 +1,6 @@
 """Whether the queue of a job can ever hold it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import lcm
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from megatron_eks.catalog import kueue
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding, Findings, Path
 from megatron_eks.config.job import GpuJob
 from megatron_eks.plan.cluster.pools import plan_pools
 from megatron_eks.plan.cluster.queues import plan_queues, topology_levels
@@ -20,7 +20,7 @@ _PIPELINE_INSIDE = "--use-tp-pp-dp-mapping"
 _APART = "; a PyTorchJob cannot keep groups of nodes together, runtime.workload: jobset can"
 
 
-def check_queue(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
+def check_queue(job: GpuJob, cluster: ClusterConfig) -> Findings:
     """Yield a queue that is not there, and a job that is larger than its own can get."""
     path: Path = ("runtime", "queue")
     queue = job.runtime.queue

@@ -8,7 +8,7 @@ from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType,
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.config.errors import Finding, Findings, Path, choices, warning
 from megatron_eks.config.job import ConvertCheckpointJob, GpuJob, Job, MegatronRun
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.plan.cluster.egress import has_no_way_out
@@ -47,7 +47,7 @@ _OTHER_LAUNCHERS = frozenset(
 _CONDA = "/opt/conda/"
 
 
-def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
+def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Findings:
     """Yield what is wrong with the pods, nodes and GPUs that a job asks for."""
     yield from check_runtime(job, cluster)
     default = cluster.platform.workload
@@ -78,7 +78,7 @@ def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
     yield from check_queue(job, cluster)
 
 
-def _nodes(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
+def _nodes(job: GpuJob, pool: GpuPool) -> Findings:
     instance, runtime = INSTANCES[pool.instance_type], job.runtime
     yield from _most(("nodes",), job.nodes, pool)
     if job.nodes > 1 and job.kind != "nccl_test" and not instance.efa_interfaces:
@@ -114,14 +114,14 @@ def _nodes(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
         yield warning(Code.SLOW_TO_FAIL, ("runtime", "gang_restarts"), found, "use 3 to 20")
 
 
-def _most(path: Path, nodes: int, pool: GpuPool) -> Iterator[Finding]:
+def _most(path: Path, nodes: int, pool: GpuPool) -> Findings:
     if nodes > pool.max_nodes:
         found = f"{nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
         remedy = f"use at most {pool.max_nodes}, or raise the pool's max_nodes"
         yield Finding(Code.TOO_MANY_NODES, path, found, remedy)
 
 
-def _size(job: Job, cluster: ClusterConfig, instance: InstanceType | None) -> Iterator[Finding]:
+def _size(job: Job, cluster: ClusterConfig, instance: InstanceType | None) -> Findings:
     """Yield a pod that asks for more than its node has for pods: it would wait for ever."""
     node = cluster.system_nodes.instance_type if instance is None else instance.name
     if instance is not None:
@@ -139,7 +139,7 @@ def _size(job: Job, cluster: ClusterConfig, instance: InstanceType | None) -> It
             yield Finding(Code.POD_SIZE, ("runtime", name), found, f"use at most {limit}")
 
 
-def check_pool(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
+def check_pool(job: Job, cluster: ClusterConfig) -> Findings:
     """Yield a pool that the cluster does not have."""
     names = [known.name for known in cluster.gpu_pools]
     if job.pool not in names:
@@ -170,7 +170,7 @@ def _rendezvous(job: GpuJob, cluster: ClusterConfig) -> Iterator[tuple[str, str,
         yield "elastic", found, "let the bounds hold nodes"
 
 
-def check_tensor_parallelism(instance: InstanceType, tensor: int) -> Iterator[Finding]:
+def check_tensor_parallelism(instance: InstanceType, tensor: int) -> Findings:
     """Yield what costs a layout its speed, though it would run."""
     if tensor > 1 and instance.gpus > 1 and not instance.nvlink_gb_s:
         found = f"the GPUs of a {instance.name} share PCIe, and every layer waits for tensor ranks"
@@ -178,7 +178,7 @@ def check_tensor_parallelism(instance: InstanceType, tensor: int) -> Iterator[Fi
         yield warning(Code.TENSOR_PARALLEL_OVER_PCIE, ("parallelism", "tensor"), found, remedy)
 
 
-def check_task(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
+def check_task(job: Job, cluster: ClusterConfig) -> Findings:
     """Yield what is wrong with a job of programs that need no GPU."""
     yield from check_runtime(job, cluster)
     yield from no_meaning(job, _FOR_RANKS)
@@ -186,7 +186,7 @@ def check_task(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
         yield from check_pool(job, cluster)
 
 
-def check_runtime(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
+def check_runtime(job: Job, cluster: ClusterConfig) -> Findings:
     """Yield what is wrong with the image of a job, and with how its pods run."""
     runtime = job.runtime
     yield from check_image(job, cluster)
@@ -206,7 +206,7 @@ def check_runtime(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     yield from check_variables(job, cluster, instance)
 
 
-def _priority(name: str | None, namespace: str) -> Iterator[Finding]:
+def _priority(name: str | None, namespace: str) -> Findings:
     known = [each.name for each in PRIORITY_CLASSES]
     path: Path = ("runtime", "priority_class")
     if name in SYSTEM_PRIORITIES:
@@ -218,7 +218,7 @@ def _priority(name: str | None, namespace: str) -> Iterator[Finding]:
         yield warning(Code.PRIORITY_CLASS, path, found, remedy)
 
 
-def no_meaning(job: Job, names: Iterable[str]) -> Iterator[Finding]:
+def no_meaning(job: Job, names: Iterable[str]) -> Findings:
     """Refuse settings of `runtime` that a kind of job would silently ignore."""
     for name in names:
         if name in job.runtime.model_fields_set:
@@ -226,7 +226,7 @@ def no_meaning(job: Job, names: Iterable[str]) -> Iterator[Finding]:
             yield Finding(Code.NO_MEANING, ("runtime", name), found, "remove it")
 
 
-def check_image(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
+def check_image(job: Job, cluster: ClusterConfig) -> Findings:
     """Yield what is wrong with an image, and with how it starts ranks."""
     known = [*REPOSITORIES, *(image.name for image in cluster.images.own)]
     if job.image not in known and not is_digest(job.image):
@@ -249,7 +249,7 @@ def check_image(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     yield from _launcher(job, cluster)
 
 
-def _launcher(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
+def _launcher(job: Job, cluster: ClusterConfig) -> Findings:
     """Yield a torchrun that is another program, or is not in the image.
 
     AWS Deep Learning Containers, release notes of PyTorch Training 2.6: Conda is removed. NVIDIA's

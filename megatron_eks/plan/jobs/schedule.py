@@ -3,10 +3,8 @@
 Sources: `validate_args` and `OptimizerParamScheduler` of Megatron-LM (core_v0.19).
 """
 
-from collections.abc import Iterator
-
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.errors import Finding, Findings, Path, warning
 from megatron_eks.config.job import MegatronRun, TorchRun
 from megatron_eks.config.training import FsdpTraining, MegatronTraining
 from megatron_eks.plan.jobs.arguments import decay_iters
@@ -29,7 +27,7 @@ _MOST_BATCH_TOKENS = 128 << 20
 _SHORT_TIMEOUT_MINUTES = 5
 
 
-def check_schedule(job: MegatronRun) -> Iterator[Finding]:
+def check_schedule(job: MegatronRun) -> Findings:
     """Yield what is wrong with learning rate, evaluation, logging, recomputing and saving."""
     yield from check_optimizer(job.training)
     sequences, length = job.training.global_batch_size, job.training.sequence_length
@@ -53,7 +51,7 @@ def check_schedule(job: MegatronRun) -> Iterator[Finding]:
         yield Finding(Code.SCHEDULE, ("checkpoint", "async_save"), found, remedy)
 
 
-def check_optimizer(training: MegatronTraining | FsdpTraining) -> Iterator[Finding]:
+def check_optimizer(training: MegatronTraining | FsdpTraining) -> Findings:
     """Yield rates that no run of Adam survives, and those that look like slips."""
     rate = training.learning_rate
     path: Path = ("training", "learning_rate")
@@ -89,7 +87,7 @@ def check_optimizer(training: MegatronTraining | FsdpTraining) -> Iterator[Findi
         yield warning(Code.OPTIMIZER, ("training", "adam_beta2"), found, remedy)
 
 
-def check_rate(job: MegatronRun | TorchRun, size: int) -> Iterator[Finding]:
+def check_rate(job: MegatronRun | TorchRun, size: int) -> Findings:
     """Yield a rate that a model of this size, or one that is trained already, does not survive."""
     rate, path = job.training.learning_rate, ("training", "learning_rate")
     trained = job.checkpoint.pretrained is not None
@@ -108,7 +106,7 @@ def check_rate(job: MegatronRun | TorchRun, size: int) -> Iterator[Finding]:
         yield warning(Code.OPTIMIZER, path, found, remedy)
 
 
-def _warm_up(training: MegatronTraining) -> Iterator[Finding]:
+def _warm_up(training: MegatronTraining) -> Findings:
     decay = decay_iters(training)
     if training.lr_schedule == "WSD":
         left = training.train_iters - decay
@@ -128,7 +126,7 @@ def _warm_up(training: MegatronTraining) -> Iterator[Finding]:
         yield Finding(Code.SCHEDULE, ("training", "warmup_iters"), found, remedy)
 
 
-def _decay(training: MegatronTraining) -> Iterator[Finding]:
+def _decay(training: MegatronTraining) -> Findings:
     path: Path = ("training", "decay_iters")
     if training.decay_iters is None or training.lr_schedule == "WSD":
         return
@@ -141,7 +139,7 @@ def _decay(training: MegatronTraining) -> Iterator[Finding]:
         yield warning(Code.SCHEDULE, path, found, remedy)
 
 
-def check_reached(job: MegatronRun | TorchRun, steps: int, *keys: str) -> Iterator[Finding]:
+def check_reached(job: MegatronRun | TorchRun, steps: int, *keys: str) -> Findings:
     """Yield intervals that a run of so many steps ends before."""
     for block, _, name in (key.partition(".") for key in keys):
         part = getattr(job, block)
@@ -150,7 +148,7 @@ def check_reached(job: MegatronRun | TorchRun, steps: int, *keys: str) -> Iterat
             yield warning(Code.SCHEDULE, (block, name), found, f"use at most {steps}")
 
 
-def _intervals(job: MegatronRun) -> Iterator[Finding]:
+def _intervals(job: MegatronRun) -> Findings:
     training = job.training
     evaluated = ("training.eval_interval",) if training.eval_iters else ()
     yield from check_reached(job, training.train_iters, "checkpoint.interval", *evaluated)
@@ -161,7 +159,7 @@ def _intervals(job: MegatronRun) -> Iterator[Finding]:
         yield warning(Code.EVALUATION, ("training", "eval_iters"), found, remedy)
 
 
-def _recompute(training: MegatronTraining) -> Iterator[Finding]:
+def _recompute(training: MegatronTraining) -> Findings:
     if training.recompute == "full":
         return
     for name in ("recompute_method", "recompute_layers"):

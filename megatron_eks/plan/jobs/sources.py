@@ -8,7 +8,7 @@ from megatron_eks.catalog.models import tokens
 from megatron_eks.catalog.tables import sections
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, has_errors, warning
+from megatron_eks.config.errors import Finding, Findings, Path, has_errors, warning
 from megatron_eks.config.job import AnyJob, DataPrepJob, FetchJob, MegatronRun, TorchRun
 from megatron_eks.plan.cluster.egress import has_no_way_out
 from megatron_eks.plan.cluster.storage import EFS_MOUNT_PATH, check_mount_path, not_shared
@@ -41,7 +41,7 @@ def is_repository(name: str) -> bool:
     return _REPOSITORY.fullmatch(name) is not None and not odd
 
 
-def check_data_paths(job: MegatronRun) -> Iterator[Finding]:
+def check_data_paths(job: MegatronRun) -> Findings:
     """Yield data and tokenizers of another form."""
     data = job.data
     for path, prefix in data_prefixes(job):
@@ -55,7 +55,7 @@ def check_data_paths(job: MegatronRun) -> Iterator[Finding]:
     yield from check_tokenizer(("data", "tokenizer"), data.tokenizer)
 
 
-def check_ending(path: Path, prefix: str) -> Iterator[Finding]:
+def check_ending(path: Path, prefix: str) -> Findings:
     """Warn of a prefix that lacks what is written behind the one that was asked for."""
     if not prefix.endswith((*_WRITTEN, *_TEXT, ".bin", ".idx")):
         found = f"{prefix!r} does not end as what Megatron's tool and data_prep write"
@@ -63,7 +63,7 @@ def check_ending(path: Path, prefix: str) -> Iterator[Finding]:
         yield warning(Code.DATA_SOURCE, path, found, remedy)
 
 
-def check_tokenizer(path: Path, tokenizer: str) -> Iterator[Finding]:
+def check_tokenizer(path: Path, tokenizer: str) -> Findings:
     """Yield a file where a folder is read."""
     if tokenizer.startswith("/") and tokenizer.endswith(_TOKENIZER_FILES):
         remedy = f"name its folder: {PurePosixPath(tokenizer).parent}"
@@ -83,7 +83,7 @@ def data_prefixes(job: MegatronRun | TorchRun) -> Iterator[tuple[Path, str]]:
 
 def from_the_hub(
     job: FetchJob | TorchRun, path: Path, name: str, cluster: ClusterConfig
-) -> Iterator[Finding]:
+) -> Findings:
     """Demand a way out, and a token where it is asked for, for what comes from Hugging Face."""
     for variable in _OFFLINE:
         if job.runtime.env.get(variable, "").upper() in _TRUE:
@@ -111,7 +111,7 @@ def unwritable(place: str, cluster: ClusterConfig, *, shared: bool) -> tuple[str
     return found, f"use a path below {mount}/"
 
 
-def outside(places: Iterable[tuple[Path, str | None]], cluster: ClusterConfig) -> Iterator[Finding]:
+def outside(places: Iterable[tuple[Path, str | None]], cluster: ClusterConfig) -> Findings:
     """Demand a shared file system for what several nodes read or what outlives a pod.
 
     EFS is one too where the cluster has it: `charts/pods.py` mounts it in every pod. While Lustre's
@@ -137,7 +137,7 @@ def outside(places: Iterable[tuple[Path, str | None]], cluster: ClusterConfig) -
         yield Finding(Code.SHARED_PATH, path, found, remedy)
 
 
-def check_vocabulary(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Iterator[Finding]:
+def check_vocabulary(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Findings:
     """Yield a tokenizer that is not the model's: by what its name says, or what is fetched."""
     count = tokens_of(job.data.tokenizer, others)
     if count is None or has_errors(check_model(job.model)):
@@ -166,7 +166,7 @@ def tokens_of(tokenizer: str, others: Sequence[AnyJob]) -> int | None:
 
 def check_prepared(
     job: MegatronRun | TorchRun, path: Path, prefix: str, others: Sequence[AnyJob]
-) -> Iterator[Finding]:
+) -> Findings:
     """Compare a data set that is read with those that are made."""
     preparations = [each for each in others if isinstance(each, DataPrepJob)]
     makers = [each for each in preparations if prefix in prepared(each)]
@@ -187,7 +187,7 @@ def check_prepared(
 
 def _tokens_of_data(
     job: MegatronRun | TorchRun, maker: DataPrepJob, others: Sequence[AnyJob]
-) -> Iterator[Finding]:
+) -> Findings:
     tokenizer, path = job.data.tokenizer, ("data", "tokenizer")
     mine, theirs = tokens_of(tokenizer, others), tokens_of(maker.tokenizer, others)
     if mine is not None and theirs is not None and mine != theirs:

@@ -1,12 +1,12 @@
 """Every kind of job: how it is checked, and how it is planned."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
 
 from megatron_eks.config.cluster import ClusterConfig
-from megatron_eks.config.errors import Finding, has_errors
+from megatron_eks.config.errors import Findings, has_errors
 from megatron_eks.config.job import AnyJob, MegatronRun, TorchRun
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.data_access import check_exported, check_s3
@@ -21,7 +21,7 @@ from megatron_eks.plan.jobs.training import changed
 from megatron_eks.plan.jobs.weights import check_sources
 
 # Each takes its own kind's model, which no type of a table can say.
-Check = Callable[[Any, ClusterConfig], Iterator[Finding]]
+Check = Callable[[Any, ClusterConfig], Findings]
 Plan = Callable[[Any, ClusterPlan, Images], JobPlan]
 
 KINDS: Mapping[str, tuple[Check, Plan]] = {
@@ -38,7 +38,7 @@ KINDS: Mapping[str, tuple[Check, Plan]] = {
 """What is done with the job files of each kind."""
 
 
-def check_job(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
+def check_job(job: AnyJob, cluster: ClusterConfig) -> Findings:
     """Yield everything wrong with a job on its cluster, errors and warnings."""
     yield from check_team(job, cluster)
     check, _ = KINDS[job.kind]
@@ -49,7 +49,7 @@ def check_job(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
 
 def check_among(
     job: AnyJob, cluster: ClusterConfig | None, jobs: Sequence[AnyJob], today: date
-) -> Iterator[Finding]:
+) -> Findings:
     """Yield everything wrong with a job among others, as far as its cluster is known."""
     jobs = [each for each in jobs if each.team == job.team]
     yield from check_sources(job, jobs)

@@ -8,7 +8,7 @@ from functools import partial
 from megatron_eks.catalog.program_options import PACKAGE
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, has_errors, warning
+from megatron_eks.config.errors import Finding, Findings, Path, has_errors, warning
 from megatron_eks.config.job import FsdpJob, MegatronJob, TorchrunJob
 from megatron_eks.config.training import Checkpoint, FsdpData, MegatronData, MegatronTraining
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -41,7 +41,7 @@ _SHELL = re.compile(r"(?:\S*/)?(?:ba|da|z)?sh")
 _STARTS = re.compile(r"[;&|(\n]")
 
 
-def check(job: TorchrunJob, cluster: ClusterConfig) -> Iterator[Finding]:
+def check(job: TorchrunJob, cluster: ClusterConfig) -> Findings:
     """Yield what is wrong with a job file; what its folder holds is judged where it is read."""
     yield from check_gpus(job, cluster)
     yield from _program(job)
@@ -53,7 +53,7 @@ def check(job: TorchrunJob, cluster: ClusterConfig) -> Iterator[Finding]:
     yield from _prediction(job, cluster)
 
 
-def _program(job: TorchrunJob) -> Iterator[Finding]:
+def _program(job: TorchrunJob) -> Findings:
     given = [name for name in _FORMS if getattr(job.program, name) is not None]
     if len(given) != 1:
         found = f"{' and '.join(given)} are given" if given else "nothing says what each rank runs"
@@ -85,7 +85,7 @@ def _launcher(job: TorchrunJob) -> str | None:
     return found[1] if found else None
 
 
-def _prediction(job: TorchrunJob, cluster: ClusterConfig) -> Iterator[Finding]:
+def _prediction(job: TorchrunJob, cluster: ClusterConfig) -> Findings:
     """Yield what keeps a prediction from being made, and what it says of memory.
 
     The estimate is that of another program, so that it warns and refuses nothing.

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, warning
+from megatron_eks.config.errors import Finding, Findings, Level, Path, warning
 from megatron_eks.config.job import (
     Job,
     MegatronBridgeJob,
@@ -98,7 +98,7 @@ def trackers(job: Job) -> tuple[str, ...]:
     return tuple(name for name in names if getattr(tracking, name))
 
 
-def check_tracking(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
+def check_tracking(job: Job, cluster: ClusterConfig) -> Findings:
     """Yield trackers that would get nothing, or end the run."""
     tracking = job.runtime.tracking
     if isinstance(job, MegatronRun):
@@ -124,7 +124,7 @@ def check_tracking(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
         yield from _mlflow(tracking.mlflow, cluster)
 
 
-def _unkeyed(job: MegatronRun) -> Iterator[Finding]:
+def _unkeyed(job: MegatronRun) -> Findings:
     """Warn of a run that ends at each start: its last rank calls wandb.init, which wants a key."""
     if any(_KEYED.fullmatch(name) for name in (*job.runtime.env, *keys(job))):
         return
@@ -147,7 +147,7 @@ def _server(mlflow: Mlflow) -> str:
     return mlflow.arn or mlflow.uri or ""
 
 
-def _mlflow(mlflow: Mlflow, cluster: ClusterConfig) -> Iterator[Finding]:
+def _mlflow(mlflow: Mlflow, cluster: ClusterConfig) -> Findings:
     place: Path = (*_PLACE, "mlflow")
     if mlflow.arn is not None:
         if mlflow.uri is not None:

@@ -1,12 +1,12 @@
 """A training run on the nodes of its pool: layout, batch, memory, speed and checkpoints."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Findings
 from megatron_eks.config.job import FsdpJob, MegatronJob, MegatronRun, TorchRun, TrainingJob
 from megatron_eks.config.training import MegatronTraining, Parallelism
 from megatron_eks.plan.jobs.job import MIB
@@ -185,7 +185,7 @@ def capacity_bytes(instance: InstanceType) -> int:
     return tensor_capacity_bytes(instance.gpu.usable_memory_mib * MIB)
 
 
-def check_elastic(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
+def check_elastic(job: MegatronRun, instance: InstanceType) -> Findings:
     """Demand that the layout holds on every number of nodes that a job may shrink to."""
     elastic = job.runtime.elastic
     if elastic is None:

@@ -1,7 +1,6 @@
 """The verdict on every variable that a job file sets."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 from megatron_eks.catalog.environment import (
@@ -25,7 +24,7 @@ from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.tables import by_name
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import TOKEN, Finding, Level, Path
+from megatron_eks.config.errors import TOKEN, Finding, Findings, Level, Path
 from megatron_eks.config.job import FsdpJob, Job, MegatronJob, MegatronRun
 from megatron_eks.plan.jobs.arguments import given
 from megatron_eks.plan.jobs.environment import PLANNED, beside_plan, misplaced, unfilled
@@ -72,9 +71,7 @@ _BY_REFERENCE = (
 )
 
 
-def check_variables(
-    job: Job, cluster: ClusterConfig, instance: InstanceType | None
-) -> Iterator[Finding]:
+def check_variables(job: Job, cluster: ClusterConfig, instance: InstanceType | None) -> Findings:
     """Yield what is wrong with `runtime.env`, on nodes of this type if it is known."""
     yield from _secret_variables(job)
     context = _context(job, cluster, instance)
@@ -120,7 +117,7 @@ def _in_clear(name: str, value: str) -> Policy:
     return Policy(IN_CLEAR.verdict, IN_CLEAR.reason, instead)
 
 
-def _secret_variables(job: Job) -> Iterator[Finding]:
+def _secret_variables(job: Job) -> Findings:
     for name in job.runtime.secret_env:
         path: Path = ("runtime", "secret_env", name)
         if not _VARIABLE.fullmatch(name):

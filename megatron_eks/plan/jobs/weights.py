@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, has_errors
+from megatron_eks.config.errors import Finding, Findings, Level, has_errors
 from megatron_eks.config.job import (
     AnyJob,
     ConvertCheckpointJob,
@@ -31,7 +31,7 @@ _HUGGING_FACE, _MEGATRON, _PYTORCH = "Hugging Face's", "Megatron's", "PyTorch's"
 _OTHER = {"import": "export", "export": "import"}
 
 
-def check_sources(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
+def check_sources(job: AnyJob, others: Sequence[AnyJob]) -> Findings:
     """Yield what a job reads where another one leaves something else."""
     yield from check_near(job, others)
     if isinstance(job, ConvertCheckpointJob):
@@ -63,7 +63,7 @@ def _left(job: AnyJob, place: str) -> tuple[str | None, str | None]:
     return (form, model) if at == place else (None, None)
 
 
-def _base(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Iterator[Finding]:
+def _base(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Findings:
     base, path = job.checkpoint.pretrained or "", ("checkpoint", "pretrained")
     wanted = _MEGATRON if isinstance(job, MegatronRun) else _HUGGING_FACE
     preset = models.preset_name(job.model)
@@ -102,7 +102,7 @@ def _differences(
             yield name, mine, theirs
 
 
-def _conversion(job: ConvertCheckpointJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
+def _conversion(job: ConvertCheckpointJob, others: Sequence[AnyJob]) -> Findings:
     imports = job.direction == "import"
     there = [(each, *_left(each, job.source)) for each in others]
     makers = [each for each in there if isinstance(each[0], FetchJob | TrainingJob) and each[1]]
