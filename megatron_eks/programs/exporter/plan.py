@@ -1,7 +1,7 @@
 """What a job's manifest tells the exporter of it."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 VARIABLE = "MEGATRON_EKS_METRICS"
 """Holds a `Plan` as JSON; without it nothing is told."""
@@ -46,5 +46,6 @@ class Plan:
 
     @classmethod
     def read(cls, text: str) -> "Plan":
-        """Return what a text holds."""
-        return cls(**json.loads(text))
+        """Return what a text holds; an image may be older than what renders its jobs."""
+        known = {each.name for each in fields(cls)}
+        return cls(**{key: value for key, value in json.loads(text).items() if key in known})
