@@ -112,6 +112,20 @@ def test_a_record_that_is_not_whole_is_waited_for(says):
     assert says(HALF) == [1, 2, 3]
 
 
+GONE = """
+path(9).write_bytes(record(1, {"loss": 1}) + record(2, {"loss": 1}))
+found = told("step")
+path(9).unlink()
+path(20).write_bytes(record(3, {"loss": 1}) + record(4, {"loss": 1}))
+print(json.dumps(found + told("step") + told("step", looks=6)))
+"""
+
+
+def test_a_file_that_is_gone_is_dropped(says):
+    """TensorBoard raises an error of its own then; what is written elsewhere is found later."""
+    assert says(GONE) == [2, 2, 4]
+
+
 NEWEST = """
 path(-1).write_bytes(record(90, {"loss": 1}))
 found = told("step")

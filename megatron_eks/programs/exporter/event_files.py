@@ -6,6 +6,7 @@ SummaryWriter asks for it. Scalars are told whose names stand in _TAGS.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -43,10 +44,17 @@ _FILES, _DEPTH, _ROUNDS = 4, 4, 6
 class _File:
     """What was read of one, and its newest step."""
 
-    loader: Any
+    path: Path
     step: int = -1
     at: float = 0.0
     values: dict[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def loader(self) -> Any:  # noqa: ANN401 -- TensorBoard ships no types
+        """TensorBoard's own."""
+        from tensorboard.backend.event_processing import event_file_loader  # noqa: PLC0415 -- takes seconds
+
+        return event_file_loader.LegacyEventFileLoader(str(self.path))
 
 
 def of(folder: str | None, since: float, gpus: int) -> "EventFiles | None":
@@ -65,17 +73,23 @@ class EventFiles:
     def new(self) -> Iterator[tuple[Step, float | None, float]]:
         """Yield new steps: what is told of each, its wait for data, its time. Raises OSError."""
         if self._rounds % _ROUNDS == 0:
-            self._files = {path: self._files.get(path) or _open(path) for path in self._newest()}
+            self._files = {path: self._files.get(path) or _File(path) for path in self._newest()}
         self._rounds += 1
-        for file in self._files.values():
-            for _ in _read(file):
-                told = {"step": file.step, **file.values}
-                waited, rate = told.pop("data_seconds", None), told.pop("gpu_tokens", None)
-                told |= {} if rate is None else {"tokens_per_second": rate * self._gpus}
-                if "loss" in told:
-                    yield step_of(told), waited, file.at
+        for path, file in tuple(self._files.items()):
+            try:
+                yield from self._steps(file)
+            except Exception:  # noqa: BLE001 -- TensorBoard's errors, of a file that is gone for one
+                del self._files[path]
             if "loss" in file.values:
                 return
+
+    def _steps(self, file: _File) -> Iterator[tuple[Step, float | None, float]]:
+        for _ in _read(file):
+            told = {"step": file.step, **file.values}
+            waited, rate = told.pop("data_seconds", None), told.pop("gpu_tokens", None)
+            told |= {} if rate is None else {"tokens_per_second": rate * self._gpus}
+            if "loss" in told:
+                yield step_of(told), waited, file.at
 
     def _newest(self) -> list[Path]:
         """Return the files, the newest first: their names say in which second they began."""
@@ -83,12 +97,6 @@ class EventFiles:
         every = chain.from_iterable(map(self._folder.glob, patterns))
         found = [(each.name, each) for each in every if each.name.split(".")[3] >= self._since]
         return [path for _, path in sorted(found, reverse=True)[:_FILES]]
-
-
-def _open(path: Path) -> _File:
-    from tensorboard.backend.event_processing import event_file_loader  # noqa: PLC0415 -- takes seconds
-
-    return _File(event_file_loader.LegacyEventFileLoader(str(path)))
 
 
 def _read(file: _File) -> Iterator[None]:

@@ -161,8 +161,9 @@ class Exporter:
 
     def _keep(self) -> None:
         while True:
-            # A full or lost file system is said elsewhere, and the next round tries again.
-            with suppress(OSError, ValueError, TypeError):
+            # A full or lost file system is said elsewhere, and the next round tries again: the
+            # next start needs what this thread keeps.
+            with suppress(Exception):
                 self.look()
             time.sleep(_ROUND_SECONDS)
 
