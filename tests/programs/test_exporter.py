@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from megatron_eks.programs.checks.efa_system import System
+from megatron_eks.programs.exporter import event_files, run
 from megatron_eks.programs.exporter.plan import VARIABLE, Plan
 from megatron_eks.programs.exporter.run import Exporter
 from megatron_eks.programs.exporter.series import PREFIX, SERIES
@@ -179,6 +181,38 @@ def test_no_line_stops_it(pod, text):
     exporter = pod[0]()
     exporter.see(text.encode("latin-1"))
     assert value(exporter, "step") is None
+
+
+def test_a_plan_travels_as_json():
+    """What a newer version renders for an older image is left out."""
+    text = str(PLAN)
+    assert Plan.read(text) == PLAN
+    assert Plan.read(json.dumps({**json.loads(text), "of_tomorrow": 1})) == PLAN
+
+
+def test_nothing_ends_the_rounds(pod, monkeypatch):
+    """Readers raise errors of their own, and the next start needs what the rounds keep."""
+    exporter, looks, done = pod[0](), [], threading.Event()
+
+    def look():
+        looks.append(1)
+        if len(looks) == 1:
+            raise RuntimeError("of a reader")
+        done.set()
+
+    monkeypatch.setattr(exporter, "look", look)
+    monkeypatch.setattr(run, "_ROUND_SECONDS", 0.1)
+    exporter.start()
+    assert done.wait(10)
+
+
+def test_event_files_that_nothing_can_read_are_told_of(pod, monkeypatch, capfd):
+    """TensorBoard's package is the reader, and an image may have none."""
+    monkeypatch.setattr(event_files, "find_spec", lambda _: None)
+    for node in (0, 1):
+        pod[0](Plan("job", "torchrun", 0, event_files="/shared/events"), node)
+    found = "warning event files below /shared/events: not read, as this Python has no package "
+    assert capfd.readouterr().err.startswith(f"{found}tensorboard - pip install tensorboard")
 
 
 @pytest.fixture

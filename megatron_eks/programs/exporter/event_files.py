@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from megatron_eks.programs import program
 from megatron_eks.programs.exporter.steps_file import step_of
 from megatron_eks.programs.run_log import Step
 
@@ -59,7 +60,14 @@ class _File:
 
 def of(folder: str | None, since: float, gpus: int) -> "EventFiles | None":
     """Return the files of a folder; None without one, or where the image has no TensorBoard."""
-    return EventFiles(Path(folder), since, gpus) if folder and find_spec("tensorboard") else None
+    if not folder:
+        return None
+    if find_spec("tensorboard") is None:
+        found = "not read, as this Python has no package tensorboard"
+        remedy = "pip install tensorboard in the image; until then the log alone tells of steps"
+        program.say(str(program.warning(f"event files below {folder}", found, remedy)))
+        return None
+    return EventFiles(Path(folder), since, gpus)
 
 
 class EventFiles:
