@@ -191,7 +191,8 @@ def _settings(found: Report) -> Iterator[Part]:
     if found.state.no_plan:
         yield tag("p", found.state.no_plan)
     if found.settings:
-        yield tag("p", "The job file as it is now:", class_="soft")
+        said = "The job file's settings as it is now, without comments and what may be secret:"
+        yield tag("p", said, class_="soft")
         yield tag("pre", found.settings)
     words = [
         str(each) for each in found.state.look.job.pod_specs[0][1]["containers"][0].get("args", ())
