@@ -48,7 +48,17 @@ def run(wanted: str, on: Opened, *, previews: bool, wait_seconds: float) -> int:
         return FAILED
     for _, act in steps:
         act()
-    return _checked(code, wait_seconds, on)
+
+    def gone() -> bool:
+        found[:] = _findings(Live(access, project), code)
+        return not found
+
+    if console.wait(wait_seconds, _POLL_SECONDS, gone):
+        console.say(f"{code} is gone")
+        return DONE
+    console.report(found)
+    console.say("it is still there: do what the finding says, or replace the node")
+    return CHECK_FAILED
 
 
 def _code(wanted: str) -> Code:
@@ -64,21 +74,6 @@ def _code(wanted: str) -> Code:
 def _findings(live: Live, code: Code) -> list[Finding]:
     found = [each for result in checks.results(live) for each in result.findings]
     return [each for each in found if each.code is code]
-
-
-def _checked(code: Code, seconds: float, on: Opened) -> int:
-    left: list[Finding] = []
-
-    def gone() -> bool:
-        left[:] = _findings(Live(on.access, on.project), code)
-        return not left
-
-    if on.console.wait(seconds, _POLL_SECONDS, gone):
-        on.console.say(f"{code} is gone")
-        return DONE
-    on.console.report(left)
-    on.console.say("it is still there: do what the finding says, or replace the node")
-    return CHECK_FAILED
 
 
 def _missing(live: Live, _: Collection[str], platform: Platform) -> list[Step]:

@@ -9,9 +9,8 @@ from megatron_eks.kubernetes.client import Client
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import NoJob
-from megatron_eks.ops.jobs import account, ended, expected, pace
-from megatron_eks.ops.jobs.account import Checkpoint, Restarts
-from megatron_eks.ops.jobs.alarms import alarms
+from megatron_eks.ops.jobs import alarms, ended, expected, pace
+from megatron_eks.ops.jobs.alarms import Checkpoint, Restarts
 from megatron_eks.ops.jobs.look import Look, look
 from megatron_eks.ops.jobs.pace import Pace, Planned
 from megatron_eks.ops.jobs.waiting import Around, Wait, waits
@@ -62,7 +61,7 @@ def of(found: Look, project: Project, queue: str = "") -> State:
         plan, predicted = None, None
         no_plan = f"a step of {name} has another number of tokens than its file says now"
         speed = pace.pace(found, None)
-    newest = account.checkpoint(found)
+    newest = alarms.checkpoint(found)
     around = Around(found.nodes, queue, found.now)
     return State(
         look=found,
@@ -70,11 +69,11 @@ def of(found: Look, project: Project, queue: str = "") -> State:
         planned=predicted,
         no_plan=no_plan,
         checkpoint=newest,
-        copies=account.copies(found),
-        restarts=account.restarts(found),
+        copies=alarms.copies(found),
+        restarts=alarms.restarts(found),
         waits=tuple(waits(found.job, found.ranks, found.events, around)),
         findings=tuple(
-            alarms(found, project.cluster, plan, speed, predicted=predicted, newest=newest)
+            alarms.alarms(found, project.cluster, plan, speed, predicted=predicted, newest=newest)
         ),
     )
 

@@ -1,10 +1,13 @@
 """How `meks submit` reaches what the API server does not know: S3, IAM and /shared."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+
+from botocore.client import BaseClient
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.job import TrainingJob
@@ -14,8 +17,10 @@ from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.failure import NOT_FOUND, Failure
 from megatron_eks.ops.kube.teams import of_team
 from megatron_eks.ops.opening import Opened
-from megatron_eks.plan.cluster.data_access import DataAccess
+from megatron_eks.plan.cluster.data_access import POLICY_NAME, DataAccess, split
 from megatron_eks.shipping import Shipped
+
+REMEDY = "run: meks deploy Storage, which gives the role what job files in jobs/ name"
 
 
 def checkpoint_in(on: Opened, job: TrainingJob) -> bool:
@@ -52,7 +57,6 @@ def out_of_reach(on: Opened, role: str, access: DataAccess) -> Sequence[str]:
     if not access.grants:
         return ()
     from megatron_eks.ops.aws import session
-    from megatron_eks.ops.jobs.job_access import lacking
 
     try:
         iam = session.open_session(on.plan.region, os.environ).client("iam")
@@ -61,3 +65,32 @@ def out_of_reach(on: Opened, role: str, access: DataAccess) -> Sequence[str]:
         told = session.explained(error)
         on.console.say(f"note: what the jobs' role may do in S3 is not checked: {told}")
         return ()
+
+
+def lacking(role: str, access: DataAccess, iam: BaseClient) -> list[str]:
+    """Return URIs and trackers that a role, by its ARN, may not use as jobs would.
+
+    Raises what boto3 raises where nobody may look, or the role is in another account.
+    """
+    if not access.is_named:
+        return []
+    name = role.rpartition("/")[2]
+    found = iam.get_role_policy(RoleName=name, PolicyName=POLICY_NAME)["PolicyDocument"]
+    statements: Sequence[Mapping[str, Any]] = found["Statement"]
+    missing = []
+    for grant in access.grants:
+        # Buckets with patterns of keys, as the Storage stack writes them: lists of both.
+        allowed = [
+            resource.partition(":::")[2]
+            for each in statements
+            if grant.action in each["Action"]
+            for resource in each["Resource"]
+        ]
+        wanted = (f"{split(grant.uri)[0]}/{pattern}" for pattern in grant.patterns)
+        if not all(
+            any(key == each or (each[-1:] == "*" and key.startswith(each[:-1])) for each in allowed)
+            for key in wanted
+        ):
+            missing.append(grant.uri)
+    named = {resource for each in statements for resource in each["Resource"]}
+    return [*missing, *(arn for arn in access.trackers if arn not in named)]

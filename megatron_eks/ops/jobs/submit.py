@@ -17,7 +17,7 @@ from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.ops.cluster.apply import refuse_unfit
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, FAILED, INTERRUPTED, Failure
-from megatron_eks.ops.jobs import account, fit, logs, resume, submission
+from megatron_eks.ops.jobs import alarms, fit, logs, resume, submission
 from megatron_eks.ops.jobs.look import look
 from megatron_eks.ops.jobs.rendering import HASH_ANNOTATION, JOB_ANNOTATION, Rendered, Wish, render
 from megatron_eks.ops.jobs.status import ranks_of, summary, watched
@@ -195,7 +195,7 @@ def wait(
     if ended == "Failed":
         console.say(f"see why: meks logs {job.name} --explain")
         return FAILED
-    copied = account.copies(look(client, job.namespace, job.name)) if ended else None
+    copied = alarms.copies(look(client, job.namespace, job.name)) if ended else None
     if copied is not None and copied.state != "whole":
         console.say(f"{job.name}: copies {copied.state}: {copied.text}")
         console.say(f"once that is repaired: meks ckpt push {job.name}")

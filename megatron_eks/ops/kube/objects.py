@@ -27,10 +27,9 @@ _NAMED_IN = ("annotations", "labels")
 _SERVERS = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
-# What others need goes first; a kind that is not listed is one that a CRD defines.
-_WORKLOADS = ("Deployment", "DaemonSet", "Job")
-_STAGES: dict[str, int] = {"Namespace": 0, "CustomResourceDefinition": 1}
-_LAST_STAGE = 4
+# What others need goes first; what a CRD defines, last.
+_STAGES = {"Namespace": 0, "CustomResourceDefinition": 1}
+_STAGES |= dict.fromkeys(("Deployment", "DaemonSet", "Job"), 3)
 
 
 @dataclass(frozen=True)
@@ -96,14 +95,10 @@ def _read_file(file: Path) -> list[Object]:
 
 def stage(manifest: Object) -> int:
     """Return when an object is applied: 0 and 1 before all, 3 what runs, 4 what needs that."""
-    kind, group = manifest["kind"], key(manifest).group
-    if kind in _STAGES:
-        return _STAGES[kind]
-    if kind in _WORKLOADS:
-        return 3
+    group = key(manifest).group
     # A group with a dot that is not Kubernetes' own comes from a CRD, and may have a webhook.
     is_custom = "." in group and not group.endswith(".k8s.io")
-    return _LAST_STAGE if is_custom else 2
+    return _STAGES.get(manifest["kind"], 4 if is_custom else 2)
 
 
 def previews(objects: Iterable[Object]) -> list[Object]:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from megatron_eks.ops.jobs.job_access import lacking
-from megatron_eks.ops.jobs.submission import out_of_reach
+from megatron_eks.ops.jobs.submission import lacking, out_of_reach
 from megatron_eks.plan.cluster.data_access import DataAccess
 from tests.ops.aws.fakes import ACCOUNT, console, said
 

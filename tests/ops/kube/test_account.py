@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from megatron_eks.ops.jobs import account
+from megatron_eks.ops.jobs import alarms
 from tests.ops.kube.looks import BEGUN, NOW, line, loaded, look, pod, saved, stamp
 
 
@@ -25,20 +25,20 @@ def test_a_restart_is_counted_with_what_it_lost():
         before_begin=[f"{stamp(BEGUN)} x"],
         pods=pods,
     )
-    counted = account.restarts(seen)
+    counted = alarms.restarts(seen)
     assert (counted.gang, counted.used, counted.limit, counted.lost_steps) == (1, 2, 6, 30)
 
 
 def test_the_newest_checkpoint():
     """Of a save, else of the start; of neither it is said why."""
     with_save = look([saved(100, NOW - timedelta(hours=1)), *steps(110, 150)])
-    found = account.checkpoint(with_save)
+    found = alarms.checkpoint(with_save)
     assert (found.step, found.at) == (100, NOW - timedelta(hours=1))
     begin = [f"{stamp(BEGUN)} x", loaded(40, BEGUN)]
-    found = account.checkpoint(look(steps(50, 90), begin=begin))
+    found = alarms.checkpoint(look(steps(50, 90), begin=begin))
     assert (found.step, found.at) == (40, None)
     assert found.how == "it went on from it, and tells of none since"
-    found = account.checkpoint(look(steps(50, 90)))
+    found = alarms.checkpoint(look(steps(50, 90)))
     assert found.step is None
     assert "neither the first 256 KiB nor the last 1000 lines" in found.how
-    assert account.checkpoint(look([])).how == "no step is logged yet"
+    assert alarms.checkpoint(look([])).how == "no step is logged yet"

@@ -6,7 +6,7 @@ import pytest
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.failure import CHECK_FAILED, DONE
-from megatron_eks.ops.jobs import account, alarms, pace, status_view
+from megatron_eks.ops.jobs import alarms, pace, status_view
 from megatron_eks.ops.jobs.status import State
 from tests.charts import rendered
 from tests.consoles import console
@@ -34,7 +34,7 @@ def seen(*lines, ended="", words=""):
     found = looks.look(
         [line(10_000, NOW - timedelta(seconds=90)), *lines], job=job, pods=[pod, looks.pod(1)]
     )
-    speed, newest = pace.pace(found, None), account.checkpoint(found)
+    speed, newest = pace.pace(found, None), alarms.checkpoint(found)
     findings = alarms.alarms(found, rendered.cluster(), None, speed, predicted=None, newest=newest)
     return State(
         look=found,
@@ -42,8 +42,8 @@ def seen(*lines, ended="", words=""):
         planned=None,
         no_plan="",
         checkpoint=newest,
-        copies=account.copies(found),
-        restarts=account.restarts(found),
+        copies=alarms.copies(found),
+        restarts=alarms.restarts(found),
         waits=(),
         findings=tuple(findings),
     )

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from megatron_eks.ops.jobs import account, alarms, pace
+from megatron_eks.ops.jobs import alarms, pace
 from tests.charts import rendered
 from tests.ops.kube import looks
 from tests.ops.kube.looks import BEGUN, NOW, line, look, saved
@@ -37,7 +37,7 @@ def found_by(alarm_of, plan, **changes):
     """Return codes and texts of what is found in a look."""
     cluster = changes.pop("cluster", rendered.cluster())
     speed, predicted = pace.pace(alarm_of, plan), prediction(plan)
-    newest = account.checkpoint(alarm_of)
+    newest = alarms.checkpoint(alarm_of)
     some = alarms.alarms(alarm_of, cluster, plan, speed, predicted=predicted, newest=newest)
     return {str(each.code): f"{each.found} - {each.remedy}" for each in some}
 

@@ -11,7 +11,7 @@ from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.checks import in_aws
 from megatron_eks.ops.cluster.account.account import Account, Described
 from megatron_eks.ops.cluster.build_records import is_there
-from megatron_eks.ops.jobs.job_access import REMEDY, lacking
+from megatron_eks.ops.jobs.submission import REMEDY, lacking
 from megatron_eks.plan.cluster.cluster import EVENT_TTL
 
 _USABLE_FILE_SYSTEM = frozenset({"AVAILABLE", "UPDATING"})
