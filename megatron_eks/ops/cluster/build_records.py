@@ -6,26 +6,22 @@ from and what was overridden for it, CodeBuild keeps, and no build can write (de
 
 import re
 import subprocess
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from botocore.client import BaseClient
 
 from megatron_eks.build_context import context_paths
 from megatron_eks.config.codes import Code
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.ops.aws.session import if_there
+from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.cluster.images import DIGEST, REPOSITORIES
+from megatron_eks.plan.cluster.images import DIGEST, REPOSITORIES, ImagePlan
 from megatron_eks.project import IN_CHECKOUT, ROOT
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from botocore.client import BaseClient
-
-    from megatron_eks.ops.aws.tools import Tools
-    from megatron_eks.plan.cluster.images import ImagePlan
-
-    _Described = Mapping[str, Any]
+_Described = Mapping[str, Any]
 
 _CACHE = "CACHE_FROM"
 BASE = "BASE_IMAGE"
@@ -68,14 +64,14 @@ class Record:
 class Records:
     """The builds of an account as CodeBuild describes them."""
 
-    def __init__(self, tools: "Tools") -> None:
+    def __init__(self, tools: Tools) -> None:
         self._console = tools.console
         self._images = {image.name: image for image in tools.plan.images}
         self._codebuild = tools.aws.client("codebuild")
         self._ecr = tools.aws.client("ecr")
         self._noted: set[str] = set()
 
-    def find(self, image: "ImagePlan", values: "Mapping[str, str]") -> Record:
+    def find(self, image: ImagePlan, values: Mapping[str, str]) -> Record:
         """Return the record of an image, by the outputs of the stack: of its tag's content."""
         uri, project = (values[key] for key in image.keys)
         repository, _, tag = uri.rpartition(":")
@@ -113,7 +109,7 @@ class Records:
         cache = None if newest else self._newest(repository, trusted)
         return Record(newest, cache, tuple(same), bases[-1] or None)
 
-    def _bases(self, image: "ImagePlan", values: "Mapping[str, str]") -> list[str]:
+    def _bases(self, image: ImagePlan, values: Mapping[str, str]) -> list[str]:
         """Return what builds of an image may have started from, the last one what is there."""
         if image.base is None:
             return [""]
@@ -125,7 +121,7 @@ class Records:
         newest = [f"{repository}@{record.digest}" if record.digest else ""]
         return [f"{repository}@{each}" for each in record.same] + newest
 
-    def _builds(self, project: str) -> "Iterator[tuple[_Described, _Described]]":
+    def _builds(self, project: str) -> Iterator[tuple[_Described, _Described]]:
         """Yield all builds, oldest first, each beside the project as it is deployed."""
         pages = self._codebuild.get_paginator("list_builds_for_project")
         ids = if_there(
@@ -156,12 +152,12 @@ class Records:
         return next(there, None)
 
 
-def is_there(repository: str, digest: str, ecr: "BaseClient") -> bool:
+def is_there(repository: str, digest: str, ecr: BaseClient) -> bool:
     """Tell whether a repository, by its URI, has an image."""
     return digest_of(repository, {"imageDigest": digest}, ecr) is not None
 
 
-def digest_of(repository: str, image: "Mapping[str, str]", ecr: "BaseClient") -> str | None:
+def digest_of(repository: str, image: Mapping[str, str], ecr: BaseClient) -> str | None:
     """Return the digest of an image in a repository; None where there is no such image."""
     found = if_there(
         ecr.describe_images,
@@ -172,13 +168,13 @@ def digest_of(repository: str, image: "Mapping[str, str]", ecr: "BaseClient") ->
     return found and str(found["imageDetails"][0]["imageDigest"])
 
 
-def _overridden(build: "_Described", project: "_Described") -> list[str]:
+def _overridden(build: _Described, project: _Described) -> list[str]:
     """Name what of a build is not as the project is deployed: StartBuild can override it all."""
     ran, meant = _settings(build), _settings(project)
     return sorted(name for name in {*ran, *meant} if ran.get(name) != meant.get(name))
 
 
-def _settings(described: "_Described") -> "Mapping[str, object]":
+def _settings(described: _Described) -> Mapping[str, object]:
     """Return all that decides what comes out of a build, of it or of its project."""
     source, machine = _part(described, "source"), _part(described, "environment")
     location, kind = str(source.get("location", "")), source.get("type")
@@ -198,7 +194,7 @@ def _settings(described: "_Described") -> "Mapping[str, object]":
     }
 
 
-def _variables(described: "_Described") -> dict[str, str]:
+def _variables(described: _Described) -> dict[str, str]:
     """Return variables by name; one whose value is fetched from elsewhere shows where."""
     found: dict[str, str] = {}
     for each in _part(described, "environment").get("environmentVariables", ()):
@@ -209,7 +205,7 @@ def _variables(described: "_Described") -> dict[str, str]:
     return found
 
 
-def _exported(build: "_Described") -> str:
+def _exported(build: _Described) -> str:
     """Return the digest that a build has pushed; empty unless it succeeded and pushed one."""
     if build["buildStatus"] != "SUCCEEDED":
         return ""
@@ -218,7 +214,7 @@ def _exported(build: "_Described") -> str:
     return next((each for each in values if _SHA256.fullmatch(each)), "")
 
 
-def _part(described: "_Described", name: str) -> "_Described":
+def _part(described: _Described, name: str) -> _Described:
     return described.get(name) or {}
 
 

@@ -1,9 +1,7 @@
 """`meks preflight`: everything that can be known before GPUs are paid for, read and judged."""
 
 import contextlib
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.errors import Finding
@@ -45,7 +43,13 @@ def account(tools: "Tools") -> tuple[list[Result], bool]:
 
     now = tools.console.clock.now()
     looked = Account(tools.aws, tools.plan, tools.project.outputs, now)
-    found = located(checks.results(looked), tools.cluster_file)
+    results = checks.results(looked)
+    document = read_document(tools.cluster_file, MISSING_CLUSTER)
+
+    def placed(finding: Finding) -> Finding:
+        return finding if finding.file else next(document.locate([finding]))
+
+    found = [replace(each, findings=tuple(map(placed, each.findings))) for each in results]
     with contextlib.suppress(ClientError):  # which is among the results
         return found, looked.cluster is not None
     return found, False
@@ -74,13 +78,3 @@ def cluster_if_reached(way: Access | Failure, project: Project) -> list[Result]:
             way = explained(error)
     finding = Finding(way.finding, ("cluster",), way.found, way.remedy, file=KUBERNETES)
     return [Result("inside the cluster", (finding,))]
-
-
-def located(results: Sequence[Result], cluster_file: Path) -> list[Result]:
-    """Put findings about keys of the cluster file on their lines."""
-    document = read_document(cluster_file, MISSING_CLUSTER)
-
-    def placed(finding: Finding) -> Finding:
-        return finding if finding.file else next(document.locate([finding]))
-
-    return [replace(each, findings=tuple(map(placed, each.findings))) for each in results]
