@@ -75,12 +75,8 @@ class ModelSpec(Model):
             return self
         # Three matrices instead of two, and as many parameters: a multiple of 64.
         ffn = hidden * 8 // 3 // 64 * 64 if self.swiglu else 4 * hidden
-        derived = {
-            "ffn_hidden_size": ffn,
-            "num_query_groups": heads,
-            "kv_channels": hidden // heads,
-        }
-        missing = {name: size for name, size in derived.items() if getattr(self, name) is None}
+        sizes = {"ffn_hidden_size": ffn, "num_query_groups": heads, "kv_channels": hidden // heads}
+        missing = {name: size for name, size in sizes.items() if getattr(self, name) is None}
         return self.model_copy(update=missing) if missing else self
 
 

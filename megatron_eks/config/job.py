@@ -166,6 +166,10 @@ class TorchRun(TrainingJob):
     """Secret whose key `token` is a Hugging Face token, for gated data and tokenizers."""
 
 
+Run = MegatronRun | TorchRun
+"""A run of one of this project's trainers."""
+
+
 class FsdpJob(TorchRun):
     """Training with PyTorch FSDP2."""
 

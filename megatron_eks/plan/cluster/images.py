@@ -41,11 +41,7 @@ OWN_ARGUMENTS = {"NODE_DRIVER_VERSION": NODE_DRIVER_VERSION, "POD_UID": str(POD_
 REPOSITORIES: dict[Image, str] = {"megatron": "megatron-training", "fsdp": "fsdp"}
 
 # `post_build` runs even after a build that failed; the step `push` pushes only what was tested.
-PHASES = {
-    "pre_build": ("check", "login"),
-    "build": ("build", "test"),
-    "post_build": ("push",),
-}
+PHASES = {"pre_build": ("check", "login"), "build": ("build", "test"), "post_build": ("push",)}
 """Phases of CodeBuild, and the steps of our program that each runs."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -181,27 +177,30 @@ def check_images(config: ClusterConfig) -> Findings:
     for image in ("megatron", "fsdp"):
         for name, value in getattr(config.images, image).build_args.items():
             path: Path = ("images", image, "build_args", name)
-            if not _NAME.fullmatch(name):
-                remedy = "use letters, digits and '_', not starting with a digit"
-                yield Finding(Code.BUILD_ARGUMENT, path, f"{name!r} is no argument's name", remedy)
-            elif _SECRET_NAME.fullmatch(name.upper()):
-                found = f"{name} looks like a secret, and everybody with the image can read it"
-                remedy = "remove and replace it; jobs take tokens from a Secret: token_secret"
-                yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
+            if problem := _argument(name, value):
+                yield Finding(Code.BUILD_ARGUMENT, path, *problem)
             elif name == "BASE_IMAGE":
                 yield from check_base(path, value, config)
-            elif name in _HASHES:
-                digits, what = _HASHES[name]
-                if not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
-                    found = f"the build compares it with {what}, and this is none"
-                    remedy = f"write all {digits} hexadecimal digits, in lowercase"
-                    yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
     given, pinned = config.images.megatron.build_args, BUILD_ARGUMENTS["megatron"]
     for name, other in (*_PAIRS.items(), *((other, name) for name, other in _PAIRS.items())):
         if given.get(name, pinned[name]) != pinned[name] and other not in given:
             found = f"the build compares it with {other}, which is that of {pinned[name]}"
             path = ("images", "megatron", "build_args", name)
             yield Finding(Code.BUILD_ARGUMENT, path, found, f"set {other} too")
+
+
+def _argument(name: str, value: str) -> tuple[str, str] | None:
+    digits, what = _HASHES.get(name, (0, ""))
+    if not _NAME.fullmatch(name):
+        remedy = "use letters, digits and '_', not starting with a digit"
+        return f"{name!r} is no argument's name", remedy
+    if _SECRET_NAME.fullmatch(name.upper()):
+        remedy = "remove and replace it; jobs take tokens from a Secret: token_secret"
+        return f"{name} looks like a secret, and everybody with the image can read it", remedy
+    if digits and not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
+        remedy = f"write all {digits} hexadecimal digits, in lowercase"
+        return f"the build compares it with {what}, and this is none", remedy
+    return None
 
 
 def check_arguments(config: ClusterConfig, known: Mapping[Image, Collection[str]]) -> Findings:

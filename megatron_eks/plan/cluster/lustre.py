@@ -129,9 +129,7 @@ def check_lustre(config: ClusterConfig) -> Findings:
     yield from _zones(config)
     if lustre.efa:
         if has_no_way_out(config) and config.existing_cluster is None:
-            found = (
-                "nodes have no way to the client's set-up (docs.aws.amazon.com), and mount over TCP"
-            )
+            found = "nodes cannot load the client's set-up (docs.aws.amazon.com): they use TCP"
             remedy = "set network.proxy, use a NAT gateway, or set efa: false"
             yield warning(Code.LUSTRE_EFA, (*_LUSTRE, "efa"), found, remedy)
         for index, pool in enumerate(config.gpu_pools):

@@ -13,7 +13,7 @@ from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.cluster import CapacityBlock, ClusterConfig, GpuPool, Spot
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Findings, warning
-from megatron_eks.config.job import MegatronRun, TorchRun, TrainingJob
+from megatron_eks.config.job import MegatronRun, Run, TrainingJob
 from megatron_eks.config.storage import Lustre
 from megatron_eks.plan.cluster.lustre import LustrePlan, size_for
 from megatron_eks.plan.cluster.storage import plan_storage
@@ -44,16 +44,14 @@ _BASE_BYTES_PER_PARAMETER = 2
 _ITERATION = re.compile(r"iter_\d{7}|global_step\d+")
 
 
-def plan_saving(job: MegatronRun | TorchRun, model: ModelShape, lustre: LustrePlan) -> Saving:
+def plan_saving(job: Run, model: ModelShape, lustre: LustrePlan) -> Saving:
     """Plan how a run saves to a file system."""
     write = lustre.write_mb_s * _MEGABYTE
     checkpoint = job.checkpoint
     return Saving(checkpoint_bytes(job, model), checkpoint.interval, checkpoint.async_save, write)
 
 
-def save_interval(
-    job: MegatronRun | TorchRun, model: ModelShape, instance: InstanceType, lustre: LustrePlan
-) -> int:
+def save_interval(job: Run, model: ModelShape, instance: InstanceType, lustre: LustrePlan) -> int:
     """Return the iterations between two saves: the file's, or those of which most time counts.
 
     The latter are rounded up to two digits, and at most the whole run.
@@ -73,9 +71,7 @@ def grace_seconds(checkpoint_bytes: int, lustre: LustrePlan) -> int:
     return max(GRACE_FLOOR_SECONDS, ceil(save_seconds / 60 + 1) * 60)
 
 
-def check_saving(
-    job: MegatronRun | TorchRun, model: ModelShape, pool: GpuPool, cluster: ClusterConfig
-) -> Findings:
+def check_saving(job: Run, model: ModelShape, pool: GpuPool, cluster: ClusterConfig) -> Findings:
     """Yield checkpoints that come too fast or too seldom, or outlast a collective."""
     instance, lustre = INSTANCES[pool.instance_type], plan_storage(cluster).lustre
     job = changed(job, "checkpoint", interval=save_interval(job, model, instance, lustre))

@@ -21,8 +21,7 @@ from megatron_eks.config.job import (
     DdpJob,
     FetchJob,
     GpuJob,
-    MegatronRun,
-    TorchRun,
+    Run,
     TorchrunJob,
     TrainingJob,
 )
@@ -74,7 +73,7 @@ def reads(job: AnyJob) -> Iterator[tuple[Path, str, str]]:
         yield ("source",), "weights" if job.direction == "import" else "trained", job.source
     elif isinstance(job, DataPrepJob):
         yield ("tokenizer",), "tokenizer", job.tokenizer
-    elif isinstance(job, MegatronRun | TorchRun):
+    elif isinstance(job, Run):
         for path, prefix in data_prefixes(job):
             yield path, "data", prefix
         yield ("data", "tokenizer"), "tokenizer", job.data.tokenizer

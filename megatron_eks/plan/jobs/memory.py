@@ -11,7 +11,14 @@ from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Findings, Level, Path, warning
-from megatron_eks.config.job import Elastic, MegatronBridgeJob, MegatronJob, MegatronRun, TorchRun
+from megatron_eks.config.job import (
+    Elastic,
+    MegatronBridgeJob,
+    MegatronJob,
+    MegatronRun,
+    Run,
+    TorchRun,
+)
 from megatron_eks.config.scalars import as_text
 from megatron_eks.plan.jobs import training
 from megatron_eks.plan.jobs.checkpoints import check_disk
@@ -45,9 +52,7 @@ _UNCOUNTED = frozenset(TABLE["uncounted"].split())
 _UNCOUNTED_OF_BRIDGE = _UNCOUNTED | {*TABLE["uncounted_of_bridge"].split()}
 
 
-def check_host(
-    job: MegatronRun | TorchRun, instance: InstanceType, staged: int, offloaded: int = 0
-) -> Findings:
+def check_host(job: Run, instance: InstanceType, staged: int, offloaded: int = 0) -> Findings:
     """Compare what a save and the optimizer put into a host's memory with the pod's limit.
 
     An asynchronous save copies every shard to the host before it is written: torch,

@@ -51,10 +51,8 @@ def model_shape(model: str | ModelSpec) -> ModelShape:
     """
     if isinstance(model, str):
         return PRESETS[model]
-    names = {field.name for field in fields(ModelShape)}
-    changes = {
-        name: value for name, value in model.model_dump(exclude_none=True).items() if name in names
-    }
+    given, names = model.model_dump(exclude_none=True), {each.name for each in fields(ModelShape)}
+    changes = {name: value for name, value in given.items() if name in names}
     if model.preset:
         return replace(PRESETS[model.preset], **changes)
     if model.multi_latent_attention:

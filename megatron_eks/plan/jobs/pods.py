@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from megatron_eks.catalog.images import is_ours
 from megatron_eks.catalog.instances import MIB_PER_GIB
 from megatron_eks.catalog.program_options import PACKAGE, UNPACKED, ZIP
-from megatron_eks.config.job import GpuJob, Job, MegatronRun, TorchRun
+from megatron_eks.config.job import GpuJob, Job, MegatronRun, Run
 from megatron_eks.config.outputs import Image, is_digest
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.platform import TRAINING_PRIORITY, VALIDATION_PRIORITY
@@ -197,7 +197,7 @@ def task(
     )
 
 
-def plan_training(job: MegatronRun | TorchRun, cluster: ClusterPlan) -> Training:
+def plan_training(job: Run, cluster: ClusterPlan) -> Training:
     """Return what a run makes of its model on the GPUs that it takes."""
     instance, model = cluster.pool(job.pool).instance, model_shape(job.model)
     gpus, speed = job_gpus(job, instance), job_speed(job, model, instance)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import NamedTuple
 
-from megatron_eks.config.job import MegatronRun, TorchRun
+from megatron_eks.config.job import MegatronRun, Run
 from megatron_eks.config.load import Json
 from megatron_eks.plan.jobs.arguments import decay_iters, given, keeps_saved_schedule
 from megatron_eks.plan.jobs.models import model_shape
@@ -48,7 +48,7 @@ class Change(NamedTuple):
     """Whether the checkpoint of the run before can be loaded."""
 
 
-def settings(job: MegatronRun | TorchRun) -> dict[str, Json]:
+def settings(job: Run) -> dict[str, Json]:
     """Return what decides how a run goes on, by the key of the job file."""
     shape = {f"model.{name}": value for name, value in asdict(model_shape(job.model)).items()}
     found: dict[str, Json] = {**shape, "checkpoint.format": getattr(job.checkpoint, "format", None)}
@@ -72,7 +72,7 @@ def settings(job: MegatronRun | TorchRun) -> dict[str, Json]:
     }
 
 
-def changes(before: Mapping[str, Json], job: MegatronRun | TorchRun) -> Iterator[Change]:
+def changes(before: Mapping[str, Json], job: Run) -> Iterator[Change]:
     """Yield what a job changes, and what becomes of it when the checkpoint is loaded."""
     after = settings(job)
     for key in (key for key in after if key in before and before[key] != after[key]):
@@ -81,7 +81,7 @@ def changes(before: Mapping[str, Json], job: MegatronRun | TorchRun) -> Iterator
             yield Change(key, f"{key}: {before[key]} -> {after[key]}: {effect}", loads)
 
 
-def _effect(key: str, before: Mapping[str, Json], job: MegatronRun | TorchRun) -> tuple[bool, str]:
+def _effect(key: str, before: Mapping[str, Json], job: Run) -> tuple[bool, str]:
     """Say whether the checkpoint loads, and what a key does; nothing: what everybody expects."""
     block, _, name = key.rpartition(".")
     if block == "model":
@@ -106,7 +106,7 @@ def _layout(before: Mapping[str, Json]) -> tuple[bool, str]:
     return True, "the checkpoint is laid out anew, with other random numbers"
 
 
-def _schedule(key: str, before: Mapping[str, Json], job: MegatronRun | TorchRun) -> str:
+def _schedule(key: str, before: Mapping[str, Json], job: Run) -> str:
     if isinstance(job, MegatronRun) and keeps_saved_schedule(job):
         return "the checkpoint's schedule holds, as the job asks"
     follows = key.endswith("decay_iters") and "decay_iters" not in job.training.model_fields_set

@@ -5,7 +5,7 @@ Sources: `validate_args` and `OptimizerParamScheduler` of Megatron-LM (core_v0.1
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Findings, Path, warning
-from megatron_eks.config.job import MegatronRun, TorchRun
+from megatron_eks.config.job import MegatronRun, Run
 from megatron_eks.config.training import FsdpTraining, MegatronTraining
 from megatron_eks.plan.jobs.arguments import decay_iters
 
@@ -87,7 +87,7 @@ def check_optimizer(training: MegatronTraining | FsdpTraining) -> Findings:
         yield warning(Code.OPTIMIZER, ("training", "adam_beta2"), found, remedy)
 
 
-def check_rate(job: MegatronRun | TorchRun, size: int) -> Findings:
+def check_rate(job: Run, size: int) -> Findings:
     """Yield a rate that a model of this size, or one that is trained already, does not survive."""
     rate, path = job.training.learning_rate, ("training", "learning_rate")
     trained = job.checkpoint.pretrained is not None
@@ -139,7 +139,7 @@ def _decay(training: MegatronTraining) -> Findings:
         yield warning(Code.SCHEDULE, path, found, remedy)
 
 
-def check_reached(job: MegatronRun | TorchRun, steps: int, *keys: str) -> Findings:
+def check_reached(job: Run, steps: int, *keys: str) -> Findings:
     """Yield intervals that a run of so many steps ends before."""
     for block, _, name in (key.partition(".") for key in keys):
         part = getattr(job, block)

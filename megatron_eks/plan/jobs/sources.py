@@ -9,7 +9,7 @@ from megatron_eks.catalog.tables import sections
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Findings, Path, has_errors, warning
-from megatron_eks.config.job import AnyJob, DataPrepJob, FetchJob, MegatronRun, TorchRun
+from megatron_eks.config.job import AnyJob, DataPrepJob, FetchJob, MegatronRun, Run, TorchRun
 from megatron_eks.plan.cluster.egress import has_no_way_out
 from megatron_eks.plan.cluster.storage import EFS_MOUNT_PATH, check_mount_path, not_shared
 from megatron_eks.plan.jobs.environment import mounts, shared_mounts
@@ -70,7 +70,7 @@ def check_tokenizer(path: Path, tokenizer: str) -> Findings:
         yield Finding(Code.DATA_SOURCE, path, f"{tokenizer} is a file of a tokenizer", remedy)
 
 
-def data_prefixes(job: MegatronRun | TorchRun) -> Iterator[tuple[Path, str]]:
+def data_prefixes(job: Run) -> Iterator[tuple[Path, str]]:
     """Yield the prefix of every corpus, with its place in the file."""
     if isinstance(job, TorchRun):
         yield ("data", "dataset"), job.data.dataset
@@ -137,7 +137,7 @@ def outside(places: Iterable[tuple[Path, str | None]], cluster: ClusterConfig) -
         yield Finding(Code.SHARED_PATH, path, found, remedy)
 
 
-def check_vocabulary(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Findings:
+def check_vocabulary(job: Run, others: Sequence[AnyJob]) -> Findings:
     """Yield a tokenizer that is not the model's: by what its name says, or what is fetched."""
     count = tokens_of(job.data.tokenizer, others)
     if count is None or has_errors(check_model(job.model)):
@@ -164,9 +164,7 @@ def tokens_of(tokenizer: str, others: Sequence[AnyJob]) -> int | None:
     return tokens(tokenizer)
 
 
-def check_prepared(
-    job: MegatronRun | TorchRun, path: Path, prefix: str, others: Sequence[AnyJob]
-) -> Findings:
+def check_prepared(job: Run, path: Path, prefix: str, others: Sequence[AnyJob]) -> Findings:
     """Compare a data set that is read with those that are made."""
     preparations = [each for each in others if isinstance(each, DataPrepJob)]
     makers = [each for each in preparations if prefix in prepared(each)]
@@ -185,9 +183,7 @@ def check_prepared(
             yield warning(Code.DATA_SOURCE, path, found, remedy)
 
 
-def _tokens_of_data(
-    job: MegatronRun | TorchRun, maker: DataPrepJob, others: Sequence[AnyJob]
-) -> Findings:
+def _tokens_of_data(job: Run, maker: DataPrepJob, others: Sequence[AnyJob]) -> Findings:
     tokenizer, path = job.data.tokenizer, ("data", "tokenizer")
     mine, theirs = tokens_of(tokenizer, others), tokens_of(maker.tokenizer, others)
     if mine is not None and theirs is not None and mine != theirs:

@@ -7,7 +7,7 @@ from typing import Any
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Findings, has_errors
-from megatron_eks.config.job import AnyJob, MegatronRun, TorchRun
+from megatron_eks.config.job import AnyJob, MegatronRun, Run
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.data_access import check_exported, check_s3
 from megatron_eks.plan.cluster.teams import check_team
@@ -70,7 +70,7 @@ def plan_job(
 ) -> JobPlan:
     """Plan a job that has passed the checks; the files that travel with it are read later."""
     cluster = cluster.of_team(job.team)
-    if isinstance(job, MegatronRun | TorchRun):
+    if isinstance(job, Run):
         instance, lustre = cluster.pool(job.pool).instance, cluster.storage.lustre
         interval = save_interval(job, model_shape(job.model), instance, lustre)
         job = changed(job, "checkpoint", interval=interval)

@@ -18,6 +18,7 @@ from megatron_eks.config.job import (
     MegatronJob,
     MegatronRun,
     Mlflow,
+    Run,
     SecretKey,
     TorchRun,
     TorchrunJob,
@@ -188,7 +189,7 @@ def plan_metrics(job: Job, cluster: ClusterPlan, training: Training | None) -> P
         saved = job.checkpoint.directory if job.checkpoint else None
         gpus = job_gpus(job, cluster.pool(job.pool).instance)
         plan = replace(plan, event_files=job.runtime.env.get(VARIABLE, saved), gpus=gpus)
-    if training and isinstance(job, MegatronRun | TorchRun):
+    if training and isinstance(job, Run):
         plan = replace(
             plan,
             steps=steps(job)[1],

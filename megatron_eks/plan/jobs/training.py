@@ -7,7 +7,7 @@ from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Findings
-from megatron_eks.config.job import FsdpJob, MegatronJob, MegatronRun, TorchRun, TrainingJob
+from megatron_eks.config.job import FsdpJob, MegatronJob, MegatronRun, Run, TorchRun, TrainingJob
 from megatron_eks.config.training import MegatronTraining, Parallelism
 from megatron_eks.plan.jobs.job import MIB
 from megatron_eks.plan.jobs.resources import gpus_per_node, job_gpus
@@ -32,14 +32,14 @@ AnyRun = TypeVar("AnyRun", bound=TrainingJob)
 TIGHT = 0.92
 
 
-def steps(job: MegatronRun | TorchRun) -> tuple[str, int]:
+def steps(job: Run) -> tuple[str, int]:
     """Return the key of `training` that counts optimizer steps, and its value."""
     if isinstance(job, MegatronRun):
         return "train_iters", job.training.train_iters
     return "max_steps", job.training.max_steps
 
 
-def step_tokens(job: MegatronRun | TorchRun, gpus: int) -> int:
+def step_tokens(job: Run, gpus: int) -> int:
     """Return the tokens that a step learns from on so many GPUs."""
     if isinstance(job, MegatronRun):
         return job.training.global_batch_size * job.training.sequence_length
@@ -65,7 +65,7 @@ def changed(job: AnyRun, block: str, **values: object) -> AnyRun:
     return job.model_copy(update={block: getattr(job, block).model_copy(update=values)})
 
 
-def job_layout(job: MegatronRun | TorchRun, processes: int) -> Layout:
+def job_layout(job: Run, processes: int) -> Layout:
     """Return the layout of a job over all processes; FSDP and DDP divide only the data."""
     if isinstance(job, MegatronRun):
         return run_layout(job.parallelism, processes, arguments(job))
@@ -101,9 +101,7 @@ def arguments(job: MegatronRun) -> Sequence[str]:
     return job.extra_args if isinstance(job, MegatronJob) else ()
 
 
-def job_memory(
-    job: MegatronRun | TorchRun, model: ModelShape, instance: InstanceType
-) -> MemoryEstimate:
+def job_memory(job: Run, model: ModelShape, instance: InstanceType) -> MemoryEstimate:
     """Estimate the memory of the job's ranks on its pool's GPUs."""
     if isinstance(job, FsdpJob):
         return sharded_memory(job, model, instance)
@@ -122,9 +120,7 @@ def sharded_memory(job: TorchRun, model: ModelShape, instance: InstanceType) -> 
     return replicas.estimate_sharded(model, batch, capacity, shards=shards, loss="pieces")
 
 
-def job_speed(
-    job: MegatronRun | TorchRun, model: ModelShape, instance: InstanceType
-) -> Speed | None:
+def job_speed(job: Run, model: ModelShape, instance: InstanceType) -> Speed | None:
     """Predict the steps of a job on its pool; None where the GPU's peak is unknown."""
     layout, found = job_layout(job, job_gpus(job, instance)), hardware(instance)
     batch = _batch(job, model, layout)
@@ -136,7 +132,7 @@ def job_speed(
     return megatron_speed(model, layout, batch, found, states=megatron_states(arguments(job)))
 
 
-def _batch(job: MegatronRun | TorchRun, model: ModelShape, layout: Layout) -> Batch:
+def _batch(job: Run, model: ModelShape, layout: Layout) -> Batch:
     if isinstance(job, TorchRun):
         return Batch(
             micro_batch_size=job.training.train_batch_size,

@@ -13,7 +13,7 @@ from megatron_eks.config.job import (
     MegatronBridgeJob,
     MegatronJob,
     MegatronRun,
-    TorchRun,
+    Run,
     TrainingJob,
 )
 from megatron_eks.plan.jobs import models, sources
@@ -36,7 +36,7 @@ def check_sources(job: AnyJob, others: Sequence[AnyJob]) -> Findings:
     yield from check_near(job, others)
     if isinstance(job, ConvertCheckpointJob):
         yield from _conversion(job, others)
-    elif isinstance(job, MegatronRun | TorchRun):
+    elif isinstance(job, Run):
         for path, prefix in sources.data_prefixes(job):
             known = list(sources.check_prepared(job, path, prefix, others))
             yield from known
@@ -63,7 +63,7 @@ def _left(job: AnyJob, place: str) -> tuple[str | None, str | None]:
     return (form, model) if at == place else (None, None)
 
 
-def _base(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Findings:
+def _base(job: Run, others: Sequence[AnyJob]) -> Findings:
     base, path = job.checkpoint.pretrained or "", ("checkpoint", "pretrained")
     wanted = _MEGATRON if isinstance(job, MegatronRun) else _HUGGING_FACE
     preset = models.preset_name(job.model)
