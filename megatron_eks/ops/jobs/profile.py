@@ -92,13 +92,17 @@ def _ask(place: SharedPod, logs: str, job: JobPlan, wish: Wish, on: Opened) -> i
 def page(name: str, traces: Sequence[Trace], folder: Path) -> str:
     """Write what the traces of the same steps say."""
     first = traces[0]
+    rows = [
+        (str(x.rank), _time(x.seconds), *(f"{part / x.seconds:.0%}" for _, part in _shares(x)))
+        for x in traces
+    ]
     title = f"{name}: steps {first.first} to {first.last}"
     parts = [
         tag("h1", title),
         tag("p", f"a profile by meks profile; traces in {folder}", class_="soft"),
         tag("div", *_outcome(traces), class_="outcome"),
         tag("h2", "Ranks"),
-        table(("rank", "time", *(names for names, _ in _shares(first))), _rows(traces), "123456"),
+        table(("rank", "time", *(names for names, _ in _shares(first))), rows, "123456"),
         tag(
             "p",
             "Communication is the time of NCCL's or Gloo's kernels; exposed is the part of it in "
@@ -128,12 +132,6 @@ def _shares(of: Trace) -> Iterator[tuple[str, float]]:
     yield "communication", of.communicating
     yield "exposed", of.waiting
     yield "idle", of.idle
-
-
-def _rows(traces: Sequence[Trace]) -> Iterator[Sequence[Part]]:
-    for each in traces:
-        shares = (f"{value / each.seconds:.0%}" for _, value in _shares(each))
-        yield (str(each.rank), _time(each.seconds), *shares)
 
 
 def _rank(of: Trace) -> Iterator[Part]:

@@ -77,6 +77,7 @@ def as_json(
 ) -> Json:
     """Return it as plain values; docs/schemas/queue.json says which."""
     first = found.next_ones
+    seconds = {uid: each.seconds for uid, each in starts.items() if each.seconds is not None}
     return {
         "schema_version": 1,
         "cluster": cluster,
@@ -88,7 +89,8 @@ def as_json(
                 "since": time_text(each.since) if each.since else None,
                 "next": each.uid in first,
                 "why": found.why(each),
-                **_start(starts.get(each.uid)),
+                "starts_in_seconds": round(seconds[each.uid]) if each.uid in seconds else None,
+                "starts": str(starts[each.uid]) if each.uid in starts else None,
             }
             for each in _of(team, found.waiting)
         ],
@@ -98,11 +100,3 @@ def as_json(
 
 def _of(team: str | None, found: Iterable[_Found]) -> list[_Found]:
     return [each for each in found if team in {None, each.team}]
-
-
-def _start(start: Start | None) -> dict[str, Json]:
-    seconds = start.seconds if start else None
-    return {
-        "starts_in_seconds": None if seconds is None else round(seconds),
-        "starts": str(start) if start else None,
-    }

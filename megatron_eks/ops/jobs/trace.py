@@ -95,17 +95,13 @@ def read(file: Path) -> Trace:
 
 def _of_kineto(file: Path) -> tuple[Sequence[_Span], bool]:
     """Return what counts of a trace, and whether it is of a GPU."""
-    events = _events(file)
-    device = [_span(each) for each in events if each.get("cat") in _DEVICE]
-    return device or [*_on_cpu(events)], bool(device)
-
-
-def _events(file: Path) -> list[Any]:
     with gzip.open(file) as packed:
         text = packed.read(_MOST_BYTES + 1)
     if len(text) > _MOST_BYTES:
         raise ValueError(f"more than {_MOST_BYTES >> 20} MiB")
-    return [each for each in json.loads(text)["traceEvents"] if each.get("ph") == "X"]
+    events = [each for each in json.loads(text)["traceEvents"] if each.get("ph") == "X"]
+    device = [_span(each) for each in events if each.get("cat") in _DEVICE]
+    return device or [*_on_cpu(events)], bool(device)
 
 
 def _of(found: Iterable[_Span], rank: int, first: int, last: int, *, on_gpu: bool) -> Trace:
