@@ -18,10 +18,12 @@ Environment: HF_ENDPOINT names another Hugging Face hub.
 """
 
 import argparse
+import json
 import os
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from megatron_eks.programs import inside, program
@@ -148,7 +150,7 @@ def _publish(fetched: Fetched, staging: Path, directory: Path) -> None:
                 path.rmdir()
         elif path not in wanted:
             path.unlink()
-    fetch_files.write_marker(fetched, staging)
+    (staging / MARKER).write_text(json.dumps(asdict(fetched), indent=1))
     manifests.sync_to_disk(staging)
     if directory.exists():
         directory.rmdir()

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from megatron_eks.programs import program
@@ -57,11 +57,6 @@ def check_names(files: Sequence[RemoteFile]) -> None:
         else:
             continue
         raise StopError(program.EXIT_CHECK_FAILED, name, found, "rename it at its source")
-
-
-def write_marker(fetched: Fetched, directory: Path) -> None:
-    """Write down what a directory is fetched from, before it appears under its name."""
-    (directory / MARKER).write_text(json.dumps(asdict(fetched), indent=1))
 
 
 def read_marker(directory: Path) -> Fetched | None:

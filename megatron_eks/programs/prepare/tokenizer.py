@@ -99,6 +99,8 @@ class Tokenizer:
     directory: Path
     sha256: str
     vocabulary: int
+    numbers: int
+    """One more than the largest number of a token."""
     bos: Special | None
     eod: Special | None
     adds: str | None
@@ -146,6 +148,7 @@ def load(directory: Path, backend: str) -> Tokenizer:
         directory=directory,
         sha256=hashlib.sha256(data).hexdigest(),
         vocabulary=len(vocabulary),
+        numbers=max(vocabulary.values()) + 1,
         bos=_special(vocabulary, names, "bos_token", "cls_token"),
         eod=_special(vocabulary, names, "eos_token", "sep_token"),
         adds=_added(reference),
@@ -153,9 +156,8 @@ def load(directory: Path, backend: str) -> Tokenizer:
         encoder=quick if isinstance(quick, Gigatoken) else reference,
         refused=quick if isinstance(quick, str) else None,
     )
-    largest = max(vocabulary.values())
-    if largest > np.iinfo(tokenizer.token_type).max:
-        found = f"{len(vocabulary)} tokens, but one has number {largest}"
+    if tokenizer.numbers > np.iinfo(tokenizer.token_type).max + 1:
+        found = f"{len(vocabulary)} tokens, but one has number {tokenizer.numbers - 1}"
         remedy = "Megatron would store it in two bytes: save the tokenizer without the gap"
         raise usage(path, found, remedy)
     return tokenizer

@@ -1,18 +1,17 @@
 """Reads a data set back: is it what its sidecar says, can its tokenizer have written it."""
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from megatron_eks.programs.prepare import tokenizer as tokenizers
 from megatron_eks.programs.prepare.index import Index, parts, running_sums
 from megatron_eks.programs.prepare.indexed_data import check_prefix
-from megatron_eks.programs.prepare.job import file_sha256
+from megatron_eks.programs.prepare.job import PrepareError, file_sha256
 from megatron_eks.programs.prepare.output import read_json
-from megatron_eks.programs.program import Finding, error, usage_error, warning
+from megatron_eks.programs.program import Finding, error, warning
 
 _AGAIN = "prepare the data set again"
 
@@ -75,12 +74,12 @@ def _check_vocabulary(
 ) -> Iterator[Finding]:
     if tokenizer is not None:
         try:
-            data = (tokenizer / "tokenizer.json").read_bytes()
-            vocabulary = _numbers(json.loads(data))
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as problem:
-            yield usage_error("--tokenizer", f"cannot be read: {problem}", "name its folder")
+            loaded = tokenizers.load(tokenizer, "tokenizers")
+        except PrepareError as problem:
+            yield from problem.findings
             return
-        if sidecar and hashlib.sha256(data).hexdigest() != sidecar["tokenizer"]["sha256"]:
+        vocabulary = loaded.numbers
+        if sidecar and loaded.sha256 != sidecar["tokenizer"]["sha256"]:
             found = f"prepared with another tokenizer than {tokenizer}"
             remedy = f"train with that of {sidecar['tokenizer']['directory']}, or {_AGAIN}"
             yield error(prefix, found, remedy)
@@ -94,11 +93,3 @@ def _check_vocabulary(
     if not 0 <= smallest <= largest < vocabulary:
         found = f"tokens from {smallest} to {largest}, but the tokenizer has 0 to {vocabulary - 1}"
         yield error(prefix, found, "train with the tokenizer that it was prepared with")
-
-
-def _numbers(content: Mapping[str, Any]) -> int:
-    """Return one more than the largest token number of a tokenizer.json."""
-    vocabulary = content["model"]["vocab"]
-    model = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
-    added = [int(token["id"]) for token in content.get("added_tokens", [])]
-    return 1 + max([*map(int, model), *added])

@@ -29,9 +29,8 @@ class Tokenizer:
             raise BadTokenizerError(
                 f"{name}: no end of document - set eos_token in tokenizer_config.json"
             )
-        self.end = loaded.eod.id
+        self.vocabulary, self.end = loaded.numbers, loaded.eod.id
         self._library = loaded.reference.library
-        self.vocabulary: int = max(self._library.get_vocab(with_added_tokens=True).values()) + 1
 
     def encode(self, text: str) -> list[int]:
         """Return a document's tokens; none at all for an empty text."""
