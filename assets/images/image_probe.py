@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from megatron_eks.programs.checks import efa_system
+from megatron_eks.programs import efa_check
 from megatron_eks.programs.checks.efa_system import System
 from megatron_eks.programs.program import Finding, error
 
@@ -94,23 +94,10 @@ def python_versions() -> dict[str, Found]:
 
 
 def check_plugin(system: System) -> Iterator[Finding]:
-    """Look for the plugin where the loader does, under the name that NCCL asks for."""
-    wanted = system.environment.get("NCCL_NET_PLUGIN", "")
+    """Look for NCCL's plugin as a node's check does, and see whether it loads here."""
+    yield from efa_check.check_plugin(system, {})
     plugin = system.nccl_plugin()
-    if plugin is None:
-        places = ", ".join(map(str, system.library_directories()))
-        yield error(
-            "NCCL plugin",
-            f"no {' or '.join(system.plugin_names())} in {places}",
-            "install it with AWS's EFA installer, and put its directory in LD_LIBRARY_PATH",
-        )
-    elif "ofi" not in plugin.name and plugin.name != efa_system.PLUGIN:
-        yield error(
-            "NCCL_NET_PLUGIN",
-            f"{wanted!r} makes NCCL load {plugin}, which knows no EFA: TCP, without an error",
-            "set NCCL_NET_PLUGIN=ofi (NVIDIA-NeMo/Megatron-Bridge#5033)",
-        )
-    elif system.root == Path("/"):
+    if plugin is not None and system.root == Path("/"):
         yield from _check_loads(plugin)
 
 

@@ -92,7 +92,7 @@ def check_plugin(system: System, facts: dict[str, object]) -> Iterator[Finding]:
         )
     elif "ofi" not in plugin.name and plugin.name != efa_system.PLUGIN:
         found = f"{wanted!r} makes NCCL load {plugin}, which knows no EFA"
-        remedy = "set it to 'ofi', or unset it"
+        remedy = "set NCCL_NET_PLUGIN=ofi, or unset it (NVIDIA-NeMo/Megatron-Bridge#5033)"
         yield error("NCCL_NET_PLUGIN", found, remedy)
     network = system.environment.get("NCCL_NET", "")
     if network == "Socket":

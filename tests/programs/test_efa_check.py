@@ -93,7 +93,8 @@ def test_plugin_that_is_missing_is_an_error(p4d):
             {"NCCL_NET_PLUGIN": "spcx"},
             (
                 "error NCCL_NET_PLUGIN: 'spcx' makes NCCL load /usr/lib64/libnccl-net-spcx.so, "
-                "which knows no EFA - set it to 'ofi', or unset it"
+                "which knows no EFA - set NCCL_NET_PLUGIN=ofi, or unset it "
+                "(NVIDIA-NeMo/Megatron-Bridge#5033)"
             ),
         ),
     ],
