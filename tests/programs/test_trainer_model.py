@@ -47,7 +47,8 @@ with tempfile.TemporaryDirectory() as directory:
 ours.eval()
 tokens = torch.randint(0, 260, (2, 1500))
 with torch.no_grad():
-    expected, logits = theirs(tokens).logits, ours(tokens)
+    expected, head = theirs(tokens).logits, ours.lm_head or ours.model.embed_tokens
+    logits = nn.functional.linear(ours.model(tokens), head.weight)
     loss = ours(tokens[:, :-1], tokens[:, 1:])
     shifted, labels = expected[:, :-1].reshape(-1, 260), tokens[:, 1:].reshape(-1)
     wanted = nn.functional.cross_entropy(shifted, labels)

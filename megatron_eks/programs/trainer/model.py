@@ -145,12 +145,10 @@ class Layer(nn.Module):
 
 
 class Head(nn.Linear):
-    """The output layer; with labels it is the loss, so that FSDP sees one call."""
+    """The output layer with the loss, so that FSDP sees one call."""
 
-    def forward(self, states: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Return logits, or the mean loss over all labels."""
-        if labels is None:
-            return functional.linear(states, self.weight)
+    def forward(self, states: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean loss over all labels."""
         return linear_cross_entropy(states, self.weight, labels)
 
 
@@ -195,17 +193,13 @@ class Decoder(nn.Module):
 
     def __init__(self, shape: ModelShape, *, recompute: bool = False) -> None:
         super().__init__()
-        self.shape = shape
         self.model = Body(shape, recompute=recompute)
         tied = not shape.untie_embeddings_and_output_weights
         self.lm_head = None if tied else Head(shape.hidden_size, shape.vocab_size, bias=False)
 
-    def forward(self, tokens: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Return logits, or with labels the mean loss."""
+    def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean loss over all labels."""
         states = self.model(tokens)
         if self.lm_head is not None:
             return self.lm_head(states, labels)
-        weight = self.model.embed_tokens.weight
-        if labels is None:
-            return functional.linear(states, weight)
-        return linear_cross_entropy(states, weight, labels)
+        return linear_cross_entropy(states, self.model.embed_tokens.weight, labels)
