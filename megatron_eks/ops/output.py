@@ -67,6 +67,11 @@ def usd(price: float | None, digits: int = 2) -> str:
     return "unknown" if price is None else f"{price:,.{digits}f}"
 
 
+def step_time(seconds: float) -> str:
+    """Write what a step takes, with three digits or all before the point."""
+    return f"{seconds:.3g} s" if seconds < 999.5 else f"{seconds:,.0f} s"  # noqa: PLR2004 -- 1e+03
+
+
 def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()
 ) -> Iterator[str]:

@@ -13,7 +13,7 @@ from megatron_eks.ops.jobs import curves
 from megatron_eks.ops.jobs.pace import Pace, Planned
 from megatron_eks.ops.jobs.status import State, summary
 from megatron_eks.ops.kube.jobs import Rank
-from megatron_eks.ops.output import count, formatted, picked, table
+from megatron_eks.ops.output import count, formatted, picked, step_time, table
 from megatron_eks.programs.run_log import Step
 
 SCHEMA_VERSION = 1
@@ -88,7 +88,7 @@ def short(node: str) -> str:
 
 def _speed(found: Pace) -> str:
     parts = [
-        f"{found.step_seconds:.3g} s a step" if found.step_seconds else "",
+        f"{step_time(found.step_seconds)} a step" if found.step_seconds else "",
         f"{found.tokens_per_second:,.0f} tokens/s" if found.tokens_per_second else "",
         f"{found.tflops_per_gpu:.0f} TFLOP/s a GPU" if found.tflops_per_gpu else "",
     ]

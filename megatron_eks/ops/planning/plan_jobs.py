@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from megatron_eks.config.messages import paragraph
-from megatron_eks.ops.output import count, table, usd
+from megatron_eks.ops.output import count, step_time, table, usd
 from megatron_eks.ops.planning.plan_json import SIZES
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cost import JobCost, job_cost
@@ -41,7 +41,7 @@ def _outcome(job: JobPlan, plan: ClusterPlan) -> tuple[str, ...]:
     memory, speed, cost = job.training.memory, job.training.speed, job_cost(job, plan)
     return (
         f"{memory.per_gpu_bytes / memory.capacity_bytes:.0%}",
-        f"{speed.step_seconds:.3g} s" if speed else "",
+        step_time(speed.step_seconds) if speed else "",
         f"{speed.mfu:.0%}" if speed else "",
         takes(cost) if cost else "",
         _usd(cost.usd) if cost else "",
@@ -155,7 +155,7 @@ def speed_lines(speed: Speed) -> Iterator[str]:
         ("waits in the pipeline", speed.bubble_seconds),
         ("optimizer", speed.optimizer_seconds),
     )
-    yield from labelled("Step", f"{speed.step_seconds:.3g} s")
+    yield from labelled("Step", step_time(speed.step_seconds))
     shares = (
         f"{name} {part / speed.step_seconds:.0%}"
         for name, part in parts

@@ -11,7 +11,7 @@ from megatron_eks.config.errors import ConfigError, Level
 from megatron_eks.config.job import MegatronRun
 from megatron_eks.config.load import Json
 from megatron_eks.ops.failure import DONE, no_such
-from megatron_eks.ops.output import picked, structured, table
+from megatron_eks.ops.output import picked, step_time, structured, table
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.resources import gpu_pool
 from megatron_eks.plan.jobs.search import TIE, Candidate, as_job, evaluate, search
@@ -90,7 +90,7 @@ def _row(place: str, each: Candidate) -> tuple[str, ...]:
         *sizes,
         str(each.batch.micro_batch_size),
         each.batch.recompute,
-        f"{each.speed.step_seconds:.3g} s",
+        step_time(each.speed.step_seconds),
         f"{each.speed.mfu:.0%}",
         f"{each.memory.per_gpu_bytes / each.memory.capacity_bytes:.0%}",
     )

@@ -12,7 +12,7 @@ from megatron_eks.config.errors import has_errors
 from megatron_eks.config.job import FsdpJob, MegatronRun, TorchRun
 from megatron_eks.config.load import Json
 from megatron_eks.ops.failure import DONE, no_such
-from megatron_eks.ops.output import formatted, table, usd
+from megatron_eks.ops.output import formatted, step_time, table, usd
 from megatron_eks.ops.planning.plan_jobs import takes
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cost import JobCost, job_cost
@@ -95,7 +95,7 @@ def _lines(rows: list[Row]) -> Iterator[str]:
         if cost and own and cost.usd is not None and own.usd and change != rows[0][0]:
             difference = f"{cost.usd / own.usd * tokens / training.tokens - 1:+.0%}"
         useful = f"{training.goodput.expected:.1%}" if training.goodput else ""
-        step = f"{training.speed.step_seconds:.3g} s"
+        step = step_time(training.speed.step_seconds)
         spent = (takes(cost), usd(cost.usd, digits=0)) if cost else ("", "")
         fits = f"{share:.0%}" + " too much" * memory.surely_too_large
         cells.append((change, fits, step, useful, *spent, difference))

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from megatron_eks.ops.jobs import alarms, pace
+from megatron_eks.ops.output import step_time
 from tests.charts import rendered
 from tests.ops.kube import looks
 from tests.ops.kube.looks import BEGUN, NOW, line, look, saved
@@ -40,6 +41,14 @@ def found_by(alarm_of, plan, **changes):
     newest = alarms.checkpoint(alarm_of)
     some = alarms.alarms(alarm_of, cluster, plan, speed, predicted=predicted, newest=newest)
     return {str(each.code): f"{each.found} - {each.remedy}" for each in some}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(1.234, "1.23 s"), (40, "40 s"), (999.7, "1,000 s"), (1234.4, "1,234 s")]
+)
+def test_what_a_step_takes_is_no_power_of_ten(seconds, text):
+    """Long steps have all of their digits."""
+    assert step_time(seconds) == text
 
 
 def test_a_run_beside_its_plan(plan):
