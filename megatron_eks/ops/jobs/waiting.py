@@ -35,7 +35,7 @@ _OTHER = "other"
 
 _REMEDIES = {
     "queue": "it starts when its queue admits it",
-    "node": "meks nodes --suspect",
+    "node": "meks nodes",
     "quota": "it starts when other jobs end; or raise max_nodes and: meks apply",
     "pod_security": "platform.pod_security in the cluster file, then: meks apply",
     "priority_class": "meks apply",

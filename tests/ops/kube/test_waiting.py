@@ -143,7 +143,7 @@ def test_a_rank_on_a_bad_node(condition, words):
     }
     (wait,) = found([looks.pod(0), looks.pod(1)], nodes=nodes)
     assert (wait.kind, wait.ranks, wait.why) == ("node", (1,), words)
-    assert wait.remedy == "meks nodes --suspect"
+    assert wait.remedy == "meks nodes"
 
 
 def test_nothing_to_wait_for():
