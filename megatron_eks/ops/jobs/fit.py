@@ -65,6 +65,12 @@ def _needed(client: Client, namespace: str, pod: Object) -> Iterator[Obstacle]:
         if client.find("v1", "Secret", secret, namespace) is None:
             remedy = f"meks secret set {secret} < FILE"
             yield Obstacle(f"there is no Secret {secret}", remedy, is_final=True)
+    for version, kind, name, place in (
+        ("v1", "ServiceAccount", pod.get("serviceAccountName"), namespace),
+        ("scheduling.k8s.io/v1", "PriorityClass", pod.get("priorityClassName"), None),
+    ):
+        if name and client.find(version, kind, name, place) is None:
+            yield Obstacle(f"there is no {kind} {name}", _APPLY, is_final=True)
 
 
 def secrets_of(pod: Object) -> Iterator[str]:
