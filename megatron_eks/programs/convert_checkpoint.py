@@ -35,13 +35,6 @@ _INSTALL = (
 )
 
 
-def check_import(source: Path, model: str, facts: dict[str, object]) -> Iterator[Finding]:
-    """Check that the source is a whole Hugging Face directory of this model."""
-    yield from hf_directory.check(source, model, facts=facts)
-    if source.is_dir():
-        yield from hf_directory.check_rope(source)
-
-
 def check_export(source: Path, model: str, facts: dict[str, object]) -> Iterator[Finding]:
     """Check that the source is a whole checkpoint of Megatron-Bridge, and what it is based on."""
     checkpoint = iteration_directory(source)
@@ -182,7 +175,7 @@ def main(argv: Sequence[str], report: Report) -> None:
     facts = report.facts
     facts.update(direction=options.direction, source=str(source), target=str(target))
     facts.update(model=options.model)
-    check_source = check_import if options.direction == "import" else check_export
+    check_source = hf_directory.check if options.direction == "import" else check_export
     report.collect(check_source(source, options.model, facts))
     report.collect(check_target(target, source, facts.get("weight_bytes")))
     if report.exit_code:

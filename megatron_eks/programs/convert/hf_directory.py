@@ -37,7 +37,7 @@ _ROPE_CONSTANTS = {
 }
 
 
-def check(directory: Path, model: str, *, facts: dict[str, object]) -> Iterator[Finding]:
+def check(directory: Path, model: str, facts: dict[str, object]) -> Iterator[Finding]:
     """Check configuration, tokenizer and every shard; facts get tensors and bytes."""
     if not directory.is_dir():
         yield error(directory, "no such directory", "fetch the model, or correct the path")
@@ -46,6 +46,7 @@ def check(directory: Path, model: str, *, facts: dict[str, object]) -> Iterator[
     if not any((directory / name).is_file() for name in _TOKENIZER_FILES):
         yield error(directory, f"none of {', '.join(_TOKENIZER_FILES)} is in it", _AGAIN)
     yield from check_weights(directory, facts)
+    yield from check_rope(directory)
 
 
 def check_config(directory: Path, model: str) -> Iterator[Finding]:
