@@ -99,6 +99,5 @@ def _wrong(
         remedy = "remove it"
     else:
         return
-    yield Finding(
-        Code.SUPPRESSION, allowance.path, found, remedy, level, allowance.file, allowance.line
-    )
+    place = allowance.file, allowance.line
+    yield Finding(Code.SUPPRESSION, allowance.path, found, remedy, level, *place)

@@ -235,9 +235,8 @@ def check_base(path: Path, image: str, config: ClusterConfig) -> Findings:
 
 def _too_old(path: Path, image: str, config: ClusterConfig) -> Findings:
     """Yield the newest GPU of the pools for which the image's CUDA has no code."""
-    gpus = [
-        INSTANCES[p.instance_type].gpu for p in config.gpu_pools if p.instance_type in INSTANCES
-    ]
+    types = (pool.instance_type for pool in config.gpu_pools)
+    gpus = [INSTANCES[each].gpu for each in types if each in INSTANCES]
     missing = [gpu for gpu in gpus if is_older(image, FIRST_CUDA[gpu.cuda_major])]
     if missing:
         newest = max(missing, key=lambda gpu: FIRST_CUDA[gpu.cuda_major])

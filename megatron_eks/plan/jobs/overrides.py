@@ -97,9 +97,8 @@ def _finding(name: str, problem: Problem, level: Level = Level.ERROR) -> Finding
 def check_override(image: str, name: str, value: Value) -> Findings:
     """Yield an override that the job file says, or that Megatron-Bridge does not take."""
     if name in PLANNED:
-        yield _finding(
-            name, (f"{name} follows from the job file", f"remove it, and set {PLANNED[name]}")
-        )
+        found = f"{name} follows from the job file"
+        yield _finding(name, (found, f"remove it, and set {PLANNED[name]}"))
     elif "." not in name.strip("."):
         places = _blocks_with(name.strip(".")) or "BLOCK.NAME, such as ddp.NAME"
         yield _finding(name, (f"{name!r} names no value of a configuration", f"write {places}"))

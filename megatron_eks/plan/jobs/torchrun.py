@@ -26,9 +26,7 @@ from megatron_eks.plan.jobs.training import at_fewest_nodes, job_memory
 _UNPACKED = "/tmp/code"  # noqa: S108 -- in the pod
 _FORMS = ("script", "module", "command")
 _OF_DATA = "/data"
-_IN_COMMON = (
-    *("schema_version", "name", "pool", "nodes", "gpus_per_node", "runtime", "model", "training"),
-)
+_IN_COMMON = ("name", "pool", "nodes", "gpus_per_node", "runtime", "model", "training")
 
 # What starts ranks itself, behind what only sets the stage for it: env, VARIABLE=..., timeout 60.
 _LAUNCHER = re.compile(
