@@ -239,12 +239,12 @@ class _Space:
         """
         whole = self.job.training.global_batch_size // layout.data
         sizes = divisors(whole) if layout.context == 1 else [1]
-        most = 0
+        most, slow = 0, set[int]()
         latent = self.model.multi_latent_attention and isinstance(self.job, MegatronJob)
         for again, size in product(_WITH_LATENT if latent else _RECOMPUTE, sizes):
             batches = whole // size
-            # What fits as it is is never faster when it is computed again.
-            if again != "none" and size <= most:
+            # What fits as it is is never faster when more is computed again; what is slow neither.
+            if again != "none" and (size <= most or size in slow):
                 continue
             if layout.virtual_pipeline > 1 and batches % layout.pipeline:
                 continue
@@ -263,6 +263,7 @@ class _Space:
             told = ("--recompute-modules", _EXPANDED) if again == "selective" else ()
             speed = megatron_speed(self.model, layout, option, self.hardware, states=states)
             if speed.step_seconds > _SLOW * self.best[0]:
+                slow.add(size)
                 continue
             memory = estimate(self.model, layout, option, capacity, states, ends=True)
             if not fits(memory):
