@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import accumulate
 
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig
@@ -45,8 +46,9 @@ def check_near(job: AnyJob, others: Sequence[AnyJob]) -> Findings:
     wanted = list(reads(job))
     others = [other for other in others if wanted and other is not job]
     made = [(other, kind, place) for other in others for _, kind, place in writes(other)]
+    places = {place for *_, place in made}
     for path, kind, place in wanted:
-        if any(place == each or place.startswith(f"{each}/") for _, _, each in made):
+        if not places.isdisjoint(accumulate(place.split("/"), "{}/{}".format)):
             continue
         for other, what, each in made:
             if what == kind and _slip(place, each, kind):

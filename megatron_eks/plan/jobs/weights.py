@@ -64,7 +64,9 @@ def _left(job: AnyJob, place: str) -> tuple[str | None, str | None]:
 
 
 def _base(job: Run, others: Sequence[AnyJob]) -> Findings:
-    base, path = job.checkpoint.pretrained or "", ("checkpoint", "pretrained")
+    base, path = job.checkpoint.pretrained, ("checkpoint", "pretrained")
+    if base is None:
+        return
     wanted = _MEGATRON if isinstance(job, MegatronRun) else _HUGGING_FACE
     preset = models.preset_name(job.model)
     for other in (each for each in others if each is not job):
