@@ -12,6 +12,7 @@ Exit codes: 0 done, 1 failed, 2 the command line is wrong, 4 a result is wrong o
 """
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _ITEM_BYTES = 4
 _MARK_BYTES = 2**30
-# Small messages need many rounds for a steady number, large ones time.
-_ROUNDS = ((2**20, 5, 100), (2**26, 5, 40), (2**30, 2, 20))
-_ROUNDS_ABOVE = (2, 10)
+# Up to so many bytes: rounds to warm up, and timed ones. Small messages need many for a steady
+# number, large ones time.
+_ROUNDS = ((2**20, 5, 100), (2**26, 5, 40), (2**30, 2, 20), (math.inf, 2, 10))
 # Of CPU memory, where too much ends the process instead of raising an error; gloo copies a message.
 _MEMORY_SHARE = 0.4
 _TIMEOUT = timedelta(minutes=5)
@@ -51,14 +52,6 @@ class Row:
     """Elements that are not the sum, over all ranks."""
 
 
-def rounds(size: int) -> tuple[int, int]:
-    """Return warm-up rounds and timed rounds for a message size in bytes."""
-    for limit, warm_up, timed in _ROUNDS:
-        if size <= limit:
-            return warm_up, timed
-    return _ROUNDS_ABOVE
-
-
 def bandwidths(size: int, seconds: float, ranks: int) -> tuple[float, float]:
     """Return algbw and busbw in GB/s.
 
@@ -75,27 +68,23 @@ class Bench:
         import torch  # noqa: PLC0415 -- `--help` and a wrong option need no torch
         from torch import distributed  # noqa: PLC0415 -- as above
 
-        self.torch = torch
-        self.distributed = distributed
+        self.torch, self.distributed = torch, distributed
         self.cuda = torch.cuda.is_available()
         local = int(os.environ.get("LOCAL_RANK", "0"))
         self.device = torch.device(f"cuda:{local}" if self.cuda else "cpu")
         if self.cuda:
             torch.cuda.set_device(self.device)
-        distributed.init_process_group(
-            "nccl" if self.cuda else "gloo",
-            timeout=_TIMEOUT,
-            **({"device_id": self.device} if self.cuda else {}),
-        )
-        self.rank = distributed.get_rank()
-        self.ranks = distributed.get_world_size()
+            distributed.init_process_group("nccl", timeout=_TIMEOUT, device_id=self.device)
+        else:
+            distributed.init_process_group("gloo", timeout=_TIMEOUT)
+        self.rank, self.ranks = distributed.get_rank(), distributed.get_world_size()
 
     def measure(self, size: int) -> Row | None:
         """Measure one size; None if it does not fit into some rank's memory."""
         buffer = self._buffer(size)
         if self._reduce(float(buffer is None)) or buffer is None:
             return None
-        warm_up, timed = rounds(size)
+        warm_up, timed = next((few, many) for most, few, many in _ROUNDS if size <= most)
         wrong = self._wrong(buffer)
         for _ in range(warm_up):
             self.distributed.all_reduce(buffer)
@@ -118,10 +107,8 @@ class Bench:
         say(f"{'size (B)':>14} {'time (us)':>12} {'algbw (GB/s)':>13} {'busbw (GB/s)':>13} wrong")
         rows: list[Row] = []
         while size <= most and (row := self.measure(size)):
-            say(
-                f"{row.bytes:>14} {row.seconds * 1e6:>12.1f} {row.algbw_gb_s:>13.2f} "
-                f"{row.busbw_gb_s:>13.2f} {row.wrong:>5}"
-            )
+            rates = f"{row.algbw_gb_s:>13.2f} {row.busbw_gb_s:>13.2f}"
+            say(f"{row.bytes:>14} {row.seconds * 1e6:>12.1f} {rates} {row.wrong:>5}")
             rows.append(row)
             size *= 2
         # Together, so that no rank loses a peer in the middle.
@@ -175,44 +162,33 @@ def judge(rows: Sequence[Row], options: argparse.Namespace, report: Report) -> N
         return
     large = [row for row in rows if row.bytes >= _MARK_BYTES]
     best = max(large or rows[-1:], key=lambda row: row.busbw_gb_s)
-    report.facts.update(
-        best_busbw_gb_s=best.busbw_gb_s,
-        best_bytes=best.bytes,
-        pass_busbw_gb_s=options.pass_busbw_gb_s,
-    )
-    for row in rows:
-        if row.wrong:
-            report.error(
-                f"{row.bytes} bytes",
-                f"{row.wrong} elements are not the sum",
-                "take the node with GPU errors out (nvidia-smi, dmesg), and measure again",
-            )
+    mark = options.pass_busbw_gb_s
+    report.facts.update(best_busbw_gb_s=best.busbw_gb_s, best_bytes=best.bytes)
+    report.facts.update(pass_busbw_gb_s=mark)
+    for row in filter(lambda each: each.wrong, rows):
+        remedy = "take the node with GPU errors out (nvidia-smi, dmesg), and measure again"
+        report.error(f"{row.bytes} bytes", f"{row.wrong} elements are not the sum", remedy)
     if 2 * rows[-1].bytes <= options.max_bytes:
         found = f"{2 * rows[-1].bytes} bytes do not fit into every rank's memory"
         report.warning("memory", found, "the table ends before --max-bytes")
-    mark = options.pass_busbw_gb_s
     if mark is not None and best.busbw_gb_s < mark:
-        report.error(
-            "busbw",
-            f"{best.busbw_gb_s:.2f} GB/s at {best.bytes} bytes, the mark is {mark:g}",
-            "below 10 GB/s NCCL uses TCP: read its log and run efa_check; else test the "
-            "nodes in pairs to find the slow one",
-        )
+        found = f"{best.busbw_gb_s:.2f} GB/s at {best.bytes} bytes, the mark is {mark:g}"
+        remedy = "below 10 GB/s NCCL uses TCP: read its log and run efa_check; else test the "
+        report.error("busbw", found, f"{remedy}nodes in pairs to find the slow one")
 
 
 def main(argv: Sequence[str], report: Report) -> None:
     """Measure on all ranks; rank 0 prints and judges."""
-    options = _parser().parse_args(argv)
+    parser = program.parser(__doc__)
+    parser.add_argument("--min-bytes", type=_size, required=True, help="smallest message")
+    parser.add_argument("--max-bytes", type=_size, required=True, help="largest message")
+    parser.add_argument("--pass-busbw-gb-s", type=float, help="least busbw that passes")
+    options = parser.parse_args(argv)
     if options.max_bytes < options.min_bytes:
-        _parser().error("--max-bytes is less than --min-bytes")
+        parser.error("--max-bytes is less than --min-bytes")
     if "WORLD_SIZE" not in os.environ:
-        _parser().error("no WORLD_SIZE in the environment - start it with torchrun")
-    try:
-        bench = Bench()
-    except ImportError as problem:
-        raise program.StopError(
-            program.EXIT_NOT_FOUND, "torch", str(problem), "run this in a training image"
-        ) from problem
+        parser.error("no WORLD_SIZE in the environment - start it with torchrun")
+    bench = Bench()
     report.facts.update(ranks=bench.ranks, device=bench.device.type)
     rows = bench.run(options.min_bytes, options.max_bytes)
     if bench.rank == 0:
@@ -230,18 +206,9 @@ def _size(text: str) -> int:
     unit = text[-1:].upper() if text[-1:].isalpha() else ""
     number = int(text[: len(text) - len(unit)]) * _UNITS[unit] if unit in _UNITS else 0
     if number < _ITEM_BYTES or number % _ITEM_BYTES:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no multiple of {_ITEM_BYTES} bytes - write for example 8, 64K or 1G"
-        )
+        found = f"{text!r} is no multiple of {_ITEM_BYTES} bytes - write for example 8, 64K or 1G"
+        raise argparse.ArgumentTypeError(found)
     return number
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = program.parser(__doc__)
-    parser.add_argument("--min-bytes", type=_size, required=True, help="smallest message")
-    parser.add_argument("--max-bytes", type=_size, required=True, help="largest message")
-    parser.add_argument("--pass-busbw-gb-s", type=float, help="least busbw that passes")
-    return parser
 
 
 if __name__ == "__main__":

@@ -42,7 +42,6 @@ from megatron_eks.programs.program import Report, StopError
 from megatron_eks.programs.s3_store import Store
 
 _NONE = "-"
-_WITHOUT_S3 = ("ls", "prune", "verify")
 _CHECK_SECONDS = 5.0
 
 
@@ -97,31 +96,29 @@ def _verify(
 def _parser() -> argparse.ArgumentParser:
     parser = program.parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    helps = {
-        "push": "send whole checkpoints",
-        "pull": "fetch one and make it the newest",
-        "verify": "compare what S3 holds with the manifests",
-        "ls": "list checkpoints",
-        "prune": "remove old checkpoints",
-        "check": "see whether checkpoints can be copied there",
-    }
-    each = {}
-    for name, text in helps.items():
-        command = each[name] = commands.add_parser(name, help=text, description=text)
-        command.add_argument("directory", type=Path, metavar="LOCAL_DIR")
-        optional = "?" if name in _WITHOUT_S3 else None
-        command.add_argument("uri", metavar="S3_URI", nargs=optional)
-    push, which = each["push"], each["push"].add_mutually_exclusive_group()
+
+    def command(name: str, text: str, nargs: str | None = None) -> argparse.ArgumentParser:
+        found = commands.add_parser(name, help=text, description=text)
+        found.add_argument("directory", type=Path, metavar="LOCAL_DIR")
+        found.add_argument("uri", metavar="S3_URI", nargs=nargs)
+        return found
+
+    push = command("push", "send whole checkpoints")
+    which = push.add_mutually_exclusive_group()
     which.add_argument("--all", action="store_true", help="every whole checkpoint")
     which.add_argument("--name", help="this checkpoint, for example iter_0000500")
-    each["verify"].add_argument("--name", help="this checkpoint instead of every one")
     push.add_argument("--keep-last", type=program.at_least(1), help="prune afterwards")
     push.add_argument("--watch", action="store_true", help="go on beside a training")
     push.add_argument("--interval", type=float, default=60.0, help="seconds between two looks")
     push.add_argument("--parent", type=int, help="process to end with, after a last look")
-    each["pull"].add_argument("--name", help="this checkpoint instead of what `latest` names")
-    each["verify"].add_argument("--local", action="store_true", help="read the local copy as well")
-    prune = each["prune"]
+    pull = command("pull", "fetch one and make it the newest")
+    pull.add_argument("--name", help="this checkpoint instead of what `latest` names")
+    verify = command("verify", "compare what S3 holds with the manifests", "?")
+    verify.add_argument("--name", help="this checkpoint instead of every one")
+    verify.add_argument("--local", action="store_true", help="read the local copy as well")
+    command("ls", "list checkpoints", "?")
+    command("check", "see whether checkpoints can be copied there")
+    prune = command("prune", "remove old checkpoints", "?")
     prune.add_argument("--keep-last", type=program.at_least(1), required=True)
     prune.add_argument("--local", action="store_true", help="in LOCAL_DIR as well")
     prune.add_argument("--dry-run", action="store_true", help="say what would go, remove nothing")

@@ -27,15 +27,14 @@ from megatron_eks.programs.convert import check, hf_directory
 from megatron_eks.programs.convert.check import Bridge
 from megatron_eks.programs.program import Finding, Report, StopError, error
 
+Facts = dict[str, object]
+
 _RUN_CONFIG = "run_config.yaml"
 _SPARE = 1.05
-_INSTALL = (
-    "use an image with megatron-bridge, for example nvcr.io/nvidia/nemo; on a machine with CUDA: "
-    "pip install megatron-bridge"
-)
+_INSTALL = "use an image with megatron-bridge, for example nvcr.io/nvidia/nemo"
 
 
-def check_export(source: Path, model: str, facts: dict[str, object]) -> Iterator[Finding]:
+def check_export(source: Path, model: str, facts: Facts) -> Iterator[Finding]:
     """Check that the source is a whole checkpoint of Megatron-Bridge, and what it is based on."""
     checkpoint = iteration_directory(source)
     if checkpoint is None:
@@ -45,11 +44,8 @@ def check_export(source: Path, model: str, facts: dict[str, object]) -> Iterator
     facts["checkpoint"] = str(checkpoint)
     facts["weight_bytes"] = checkpoints.size_bytes(checkpoint)
     if not (checkpoint / _RUN_CONFIG).is_file():
-        yield error(
-            checkpoint,
-            f"no {_RUN_CONFIG}: Megatron-LM saved it, and Megatron-Bridge exports its own alone",
-            "train with kind megatron_bridge what is to be exported",
-        )
+        found = f"no {_RUN_CONFIG}: Megatron-LM saved it, and Megatron-Bridge exports its own alone"
+        yield error(checkpoint, found, "train with kind megatron_bridge what is to be exported")
         return
     based_on = reference_of(checkpoint)
     if based_on is None or not based_on.is_dir():
@@ -64,8 +60,6 @@ def iteration_directory(source: Path) -> Path | None:
     """Return the whole checkpoint that a directory is, or that its tracker names."""
     if whole.by_sizes(source).loadable:
         return source
-    if not source.is_dir():
-        return None
     tracker = checkpoints.read_tracker(source, whole.DEFAULT_FORMAT)
     return tracker.checkpoint if tracker.state == "good" else None
 
@@ -96,7 +90,7 @@ def check_target(target: Path, source: Path, size: object) -> Iterator[Finding]:
         yield error(parent, found, "remove what is not needed, or enlarge the file system")
 
 
-def check_result(direction: str, staging: Path, facts: dict[str, object]) -> Iterator[Finding]:
+def check_result(direction: str, staging: Path, facts: Facts) -> Iterator[Finding]:
     """Check that what was written is whole, as far as its files tell."""
     if direction == "import":
         tracker = checkpoints.read_tracker(staging, whole.DEFAULT_FORMAT)
@@ -109,16 +103,14 @@ def check_result(direction: str, staging: Path, facts: dict[str, object]) -> Ite
         facts["result"] = tracker.checkpoint.name
         facts["result_bytes"] = checkpoints.size_bytes(tracker.checkpoint)
         return
-    result: dict[str, object] = {}
+    result: Facts = {}
     yield from hf_directory.check_weights(staging, result)
     facts["result_bytes"] = result.get("weight_bytes")
     if not (staging / "config.json").is_file():
         yield error(staging, "Megatron-Bridge wrote no config.json", "read its messages")
 
 
-def convert(
-    options: argparse.Namespace, bridge: Bridge, staging: Path, facts: dict[str, object]
-) -> None:
+def convert(options: argparse.Namespace, bridge: Bridge, staging: Path, facts: Facts) -> None:
     """Let Megatron-Bridge convert on the CPU, in one process."""
     # megatron/bridge/models/conversion/auto_bridge.py, 0.6.
     if options.direction == "import":
@@ -127,10 +119,9 @@ def convert(
         with _words_of_bridge(options.source):
             # Nothing is read yet but the configuration.
             bridge.from_hf_pretrained(str(options.source))
+        how = {"torch_dtype": torch.bfloat16, "device_map": "cpu"}
         with check.one_process():
-            kind = torch.bfloat16
-            source = str(options.source)
-            bridge.import_ckpt(source, str(staging), torch_dtype=kind, device_map="cpu")
+            bridge.import_ckpt(str(options.source), str(staging), **how)
         return
     checkpoint, reference = str(facts["checkpoint"]), str(facts["hf_config"])
     with _words_of_bridge(reference):
@@ -140,7 +131,7 @@ def convert(
 
 
 def verify(
-    options: argparse.Namespace, bridge: Bridge, staging: Path, facts: dict[str, object]
+    options: argparse.Namespace, bridge: Bridge, staging: Path, facts: Facts
 ) -> Iterator[Finding]:
     """Compare the checkpoint with Hugging Face's directory, whichever of them was written."""
     importing = options.direction == "import"
@@ -170,20 +161,17 @@ def main(argv: Sequence[str], report: Report) -> None:
     parser.add_argument("--target", type=Path, required=True, help="what it becomes")
     parser.add_argument("--model", required=True, help="a preset's name, such as llama-3.1-8b")
     options = parser.parse_args(argv)
-    source: Path = options.source
     target: Path = options.target
     facts = report.facts
-    facts.update(direction=options.direction, source=str(source), target=str(target))
-    facts.update(model=options.model)
+    facts.update({name: str(value) for name, value in vars(options).items()})
     check_source = hf_directory.check if options.direction == "import" else check_export
-    report.collect(check_source(source, options.model, facts))
-    report.collect(check_target(target, source, facts.get("weight_bytes")))
+    report.collect(check_source(options.source, options.model, facts))
+    report.collect(check_target(target, options.source, facts.get("weight_bytes")))
     if report.exit_code:
         return
     bridge = _load_bridge()
     staging = target.with_name(f".convert-{target.name}")
-    if staging.exists():
-        shutil.rmtree(staging)
+    shutil.rmtree(staging, ignore_errors=True)
     staging.parent.mkdir(parents=True, exist_ok=True)
     try:
         convert(options, bridge, staging, facts)
@@ -207,9 +195,8 @@ def _load_bridge() -> Bridge:
     try:
         from megatron.bridge import AutoBridge  # noqa: PLC0415 -- the checks come first
     except ImportError as problem:
-        raise StopError(
-            program.EXIT_NOT_FOUND, "Megatron-Bridge", f"cannot be imported: {problem}", _INSTALL
-        ) from problem
+        found = f"cannot be imported: {problem}"
+        raise StopError(program.EXIT_NOT_FOUND, "Megatron-Bridge", found, _INSTALL) from problem
     return AutoBridge
 
 

@@ -37,27 +37,17 @@ def check_devices(system: System, expect: int, facts: dict[str, object]) -> Iter
     if len(usable) > expect:
         yield warning("EFA devices", found, "correct --expect, or ask for fewer devices")
     elif len(usable) < expect and len(devices) > len(usable):
-        yield error(
-            "EFA devices",
-            f"{found}; the node has {len(devices)}",
-            f"request vpc.amazonaws.com/efa: {expect} in the pod, and see that its user can read "
-            "and write /dev/infiniband/uverbs*",
-        )
+        remedy = f"request vpc.amazonaws.com/efa: {expect} in the pod, and see that its user can "
+        remedy += "read and write /dev/infiniband/uverbs*"
+        yield error("EFA devices", f"{found}; the node has {len(devices)}", remedy)
     elif len(usable) < expect:
-        yield error(
-            "EFA devices",
-            f"{found}, and the node has no more",
-            "compare the launch template's interfaces with the instance type, and look whether "
-            "the node's efa driver is loaded (lsmod)",
-        )
+        remedy = "compare the launch template's interfaces with the instance type, and look "
+        remedy += "whether the node's efa driver is loaded (lsmod)"
+        yield error("EFA devices", f"{found}, and the node has no more", remedy)
+    remedy = "the EFA security group must allow all traffic to itself both ways; else replace "
     for device in usable:
         if device.state not in {"ACTIVE", "unknown"}:
-            yield error(
-                device.name,
-                f"its port is {device.state}",
-                "the EFA security group must allow all traffic to itself both ways; else replace "
-                "the node",
-            )
+            yield error(device.name, f"its port is {device.state}", f"{remedy}the node")
 
 
 def check_libfabric(system: System, expect: int, facts: dict[str, object]) -> Iterator[Finding]:
@@ -68,11 +58,9 @@ def check_libfabric(system: System, expect: int, facts: dict[str, object]) -> It
         return
     facts["libfabric_devices"] = len(listed)
     if len(listed) < expect:
-        yield error(
-            "libfabric",
-            f"fi_info -p efa -t FI_EP_RDM lists {len(listed)} devices, {expect} expected",
-            "use a libfabric with the efa provider (AWS's EFA installer), and run fi_info by hand",
-        )
+        found = f"fi_info -p efa -t FI_EP_RDM lists {len(listed)} devices, {expect} expected"
+        remedy = "use a libfabric with the efa provider (AWS's EFA installer), and run it by hand"
+        yield error("libfabric", found, remedy)
 
 
 def check_plugin(system: System, facts: dict[str, object]) -> Iterator[Finding]:
@@ -85,11 +73,9 @@ def check_plugin(system: System, facts: dict[str, object]) -> Iterator[Finding]:
     facts["nccl_plugin"] = str(plugin) if plugin else None
     if plugin is None:
         names = " or ".join(system.plugin_names())
-        yield error(
-            "NCCL plugin",
-            f"no {names} in {', '.join(map(str, system.library_directories()))}",
-            "install aws-ofi-nccl (AWS's EFA installer) and put its directory in LD_LIBRARY_PATH",
-        )
+        found = f"no {names} in {', '.join(map(str, system.library_directories()))}"
+        remedy = "install aws-ofi-nccl (AWS's EFA installer), put its directory in LD_LIBRARY_PATH"
+        yield error("NCCL plugin", found, remedy)
     elif "ofi" not in plugin.name and plugin.name != efa_system.PLUGIN:
         found = f"{wanted!r} makes NCCL load {plugin}, which knows no EFA"
         remedy = "set NCCL_NET_PLUGIN=ofi, or unset it (NVIDIA-NeMo/Megatron-Bridge#5033)"
@@ -104,31 +90,24 @@ def check_memory(system: System, facts: dict[str, object]) -> Iterator[Finding]:
     limit = system.locked_memory_bytes()
     facts["memlock_bytes"] = limit
     if limit is not None and limit < _SMALL_MEMLOCK_BYTES:
-        text = f"the limit is {limit} bytes, so buffers cannot be registered"
-        fix = "raise the container runtime's LimitMEMLOCK, or give the pod IPC_LOCK"
-        yield error("locked memory", text, fix)
+        found = f"the limit is {limit} bytes, so buffers cannot be registered"
+        remedy = "raise the container runtime's LimitMEMLOCK, or give the pod IPC_LOCK"
+        yield error("locked memory", found, remedy)
 
 
 def main(argv: Sequence[str], report: Report) -> None:
     """Check, print the table and say what to do."""
     parser = program.parser(__doc__)
-    parser.add_argument(
-        "--expect", type=program.count, required=True, help="devices the pod should have"
-    )
-    parser.add_argument(
-        "--root", type=Path, default=Path("/"), help="a recorded tree of /sys, /dev and /proc"
-    )
+    add = parser.add_argument
+    add("--expect", type=program.count, required=True, help="devices the pod should have")
+    add("--root", type=Path, default=Path("/"), help="a recorded tree of /sys, /dev and /proc")
     options = parser.parse_args(argv)
-    root: Path = options.root
-    system = System(root, os.environ)
-    expect: int = options.expect
+    system, expect = System(options.root, os.environ), options.expect
     report.facts.update(expected=expect, host=os.uname().nodename)
     report.collect(check_devices(system, expect, report.facts))
     if expect == 0:
-        program.say(
-            "no EFA is expected on this instance type: ranks on several nodes talk over TCP, "
-            "about 1 to 10 GB/s"
-        )
+        slow = "ranks on several nodes talk over TCP, about 1 to 10 GB/s"
+        program.say(f"no EFA is expected on this instance type: {slow}")
         return
     report.collect(check_libfabric(system, expect, report.facts))
     report.collect(check_plugin(system, report.facts))

@@ -13,7 +13,6 @@ import pickle
 import sys
 import time
 from base64 import b64decode
-from collections.abc import Sequence
 from contextlib import suppress
 
 from megatron_eks.programs import program
@@ -46,7 +45,10 @@ def open_run_id(client: etcd.Client, job: str) -> str:
     # The keys first: a run has its state before its first key, so keys without are of a past run.
     keys = _children(client, _STORE)
     states = {_name(each): each for each in _children(client, _STATES)}
-    _remove_past(client, [each for each in keys if _run_id_of(each) not in states])
+    for past in [each for each in keys if _run_id_of(each) not in states]:
+        # torch never does, and would read it again. Unless it is new, or another node was faster.
+        with suppress(etcd.EtcdKeyNotFound, etcd.EtcdCompareFailed):
+            client.delete(past.key, prevIndex=past.modifiedIndex)
     numbers = [number for run, _, number in (each.rpartition(".") for each in states) if run == job]
     newest = max(map(int, filter(str.isdecimal, numbers)), default=1)
     state = states.get(f"{job}.{newest}")
@@ -110,14 +112,6 @@ def _run_id_of(entry: etcd.EtcdResult) -> str:
     """Return the run id of `torch.rendezvous.RUN_ID.ROUND/...`, which torch writes in base64."""
     key = b64decode(_name(entry)).decode()
     return key.partition("/")[0].removeprefix(_STORE_PREFIX).rpartition(".")[0]
-
-
-def _remove_past(client: etcd.Client, keys: Sequence[etcd.EtcdResult]) -> None:
-    """Remove what past runs have told each other: torch never does, and would read it again."""
-    for each in keys:
-        # Unless it is new, or another node was faster.
-        with suppress(etcd.EtcdKeyNotFound, etcd.EtcdCompareFailed):
-            client.delete(each.key, prevIndex=each.modifiedIndex)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from megatron_eks.programs import program
 from megatron_eks.programs.checks.efa_system import System
-from megatron_eks.programs.program import Finding, Report, usage_error, warning
+from megatron_eks.programs.program import Finding, Report, usage_error
 
 
 def missing(launcher: str) -> Iterator[Finding]:
@@ -33,16 +33,6 @@ def missing(launcher: str) -> Iterator[Finding]:
         yield usage_error("torch", found, remedy)
 
 
-def _advised(*, efa: bool) -> Iterator[Finding]:
-    if find_spec("boto3") is None:
-        found = "not in the image: no copies to S3, and no program above 700 KiB"
-        yield warning("boto3", found, "install it if jobs in this image need one of both")
-    system = System(Path("/"), os.environ)
-    if efa and system.nccl_plugin() is None:
-        found = f"no {' or '.join(system.plugin_names())}: on several nodes NCCL falls back to TCP"
-        yield warning("NCCL plugin", found, "install it with AWS's EFA installer")
-
-
 def main(argv: Sequence[str], report: Report) -> None:
     """Look, and tell the versions."""
     parser = program.parser(__doc__)
@@ -50,7 +40,13 @@ def main(argv: Sequence[str], report: Report) -> None:
     parser.add_argument("--efa", action="store_true", help="nodes have EFA")
     options = parser.parse_args(argv)
     report.collect(missing(options.launcher))
-    report.collect(_advised(efa=options.efa))
+    if find_spec("boto3") is None:
+        found = "not in the image: no copies to S3, and no program above 700 KiB"
+        report.warning("boto3", found, "install it if jobs in this image need one of both")
+    system = System(Path("/"), os.environ)
+    if options.efa and system.nccl_plugin() is None:
+        found = f"no {' or '.join(system.plugin_names())}: on several nodes NCCL falls back to TCP"
+        report.warning("NCCL plugin", found, "install it with AWS's EFA installer")
     report.facts.update(python=platform.python_version())
     for name in ("torch", "boto3"):
         try:

@@ -19,10 +19,13 @@ class Entry:
 
 
 def walk(folder: Path) -> Iterator[Entry]:
-    """Yield all below a folder but its own folders, in the order of names.
+    """Yield all below a folder but its own folders, in the order of names; or a file itself.
 
     A link to a file of the folder is that file; a link to a folder is not followed.
     """
+    if folder.is_file():
+        yield Entry(folder, status=folder.stat())
+        return
     root = folder.resolve()
     unread: list[OSError] = []
     for place, folders, names in os.walk(folder, onerror=unread.append):

@@ -23,7 +23,9 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import datetime
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +58,8 @@ def main(argv: Sequence[str], report: Report) -> None:
     parser.add_argument("--most-bytes", type=int, default=_MOST_BYTES, help="default %(default)s")
     options = parser.parse_args(argv)
     kept = _kept(options.directory)
-    lines = [f"[object] {json.dumps(each)}" for each in _objects(kept) if options.objects]
+    objects = [kept["job"], *kept["pods"].values(), *kept["events"].values()] if kept else []
+    lines = [f"[object] {json.dumps(each)}" for each in objects if options.objects]
     found = _chosen(options.directory, options.rank, kept, needed=not lines, deep=options.all)
     since = time.time() - options.since if options.since else None
     cut, left = 0, options.most_bytes
@@ -81,37 +84,19 @@ def main(argv: Sequence[str], report: Report) -> None:
     report.facts.update(directory=str(options.directory), ranks=list(found), lines=len(lines))
     report.facts.update(crc32=zlib.crc32("".join(lines).encode()), left_out=cut)
     if cut:
-        report.warning(
-            options.directory,
-            f"{cut} earlier lines are left out, so that the rest comes whole",
-            "choose a --rank, or copy the files: meks shell",
-        )
-
-
-def _objects(kept: dict[str, Any]) -> list[Any]:
-    """Return what is kept of a job: itself, its pods and its events."""
-    return [kept["job"], *kept["pods"].values(), *kept["events"].values()] if kept else []
+        what = f"{cut} earlier lines are left out, so that the rest comes whole"
+        report.warning(options.directory, what, "choose a --rank, or copy the files: meks shell")
 
 
 def _kept(directory: Path) -> dict[str, Any]:
     """Return what is kept of the newest job of the name, unless it has started after that."""
-    kept = max(directory.glob(record_files.OBJECTS), key=_modified, default=None)
-    if kept is None or _modified(kept) < _begun(directory):
-        return {}
-    content: dict[str, Any] = json.loads(kept.read_text())
-    return content
-
-
-def _begun(directory: Path) -> float:
-    """Return when the newest start began."""
-    for start in record_files.starts(directory)[-1:]:
-        for rank in _ranks(directory / start)[:1]:
-            return _moment(_first(directory / start / f"rank-{rank:05}.log")) or 0
-    return 0
-
-
-def _modified(file: Path) -> float:
-    return file.stat().st_mtime
+    files = {each.stat().st_mtime: each for each in directory.glob(record_files.OBJECTS)}
+    newest = max(files, default=0)
+    begun = 0.0
+    for start in record_files.starts(directory)[-1:] if files else ():
+        for first in sorted((directory / start).glob("rank-?????.log"))[:1]:
+            begun = _moment(_first(first)) or 0
+    return {**json.loads(files[newest].read_text())} if files and newest >= begun else {}
 
 
 def _telling(of: Sequence[Path], rank: int, options: argparse.Namespace) -> Iterator[bytes]:
@@ -187,12 +172,11 @@ def _first(file: Path) -> bytes:
 
 def _lines(parts: Sequence[Path], since: float | None) -> Iterator[bytes]:
     """Yield the lines of files; with `since` from the first later time on, if they have times."""
-    timed = since is not None and any(_moment(line) is not None for line in _whole(parts))
-    for line in _whole(parts):
-        if timed and since is not None:
-            timed = (_moment(line) or 0) < since
-        if not timed:
-            yield line.rstrip(b"\r\n")[:_LONGEST_BYTES]
+    lines = _whole(parts)
+    if since is not None and any(_moment(line) is not None for line in _whole(parts)):
+        lines = dropwhile(lambda line: (_moment(line) or 0) < since, lines)
+    for line in lines:
+        yield line.rstrip(b"\r\n")[:_LONGEST_BYTES]
 
 
 def _whole(parts: Sequence[Path]) -> Iterator[bytes]:
@@ -208,15 +192,12 @@ def _whole(parts: Sequence[Path]) -> Iterator[bytes]:
 
 
 def _moment(line: bytes) -> float | None:
-    found = _TIME.search(line[:_HEAD_BYTES])
-    if found is None:
-        return None
-    try:
-        # Containers have UTC.
-        moment = datetime.fromisoformat(f"{found[1].decode()}T{found[2].decode()}")
-    except ValueError:
-        return None
-    return moment.replace(tzinfo=UTC).timestamp()
+    with suppress(ValueError):
+        if found := _TIME.search(line[:_HEAD_BYTES]):
+            # Containers have UTC.
+            moment = datetime.fromisoformat(f"{found[1].decode()}T{found[2].decode()}Z")
+            return moment.timestamp()
+    return None
 
 
 def _last(lines: Iterator[bytes], tail: int | None, most: int) -> tuple[list[bytes], int]:

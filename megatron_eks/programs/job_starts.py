@@ -61,9 +61,8 @@ def of(start: Path) -> dict[str, Any] | None:
     # The first rank and the last tell of steps; who ended first, of why.
     badly = [(found[1], rank) for rank in ends if (found := _BADLY.match(ends[rank]))]
     chosen = {0, max(ends)} | ({min(badly)[1]} if badly else set())
-    lines = [
-        f"[{rank}] {log_line(line)}" for rank in sorted(chosen) for line in _telling(start, rank)
-    ]
+    told = ((rank, line) for rank in sorted(chosen) for line in _telling(start, rank))
+    lines = [f"[{rank}] {log_line(line)}" for rank, line in told]
     # Who has written its last line lives no more.
     lives = any(not _OVER.match(each) for each in ends.values())
     lives = lives and time.time() - record_files.newest(start) < _ALIVE_SECONDS

@@ -39,7 +39,9 @@ def main(argv: Sequence[str], report: Report) -> None:
     words = _parser().parse_args(argv)
     try:
         if words.verify is not None:
-            _verify(words, report)
+            from megatron_eks.programs.prepare.verify import check  # noqa: PLC0415 -- needs numpy, --help does not
+
+            report.collect(check(words.verify, words.tokenizer, report.facts))
         else:
             _prepare(words, report)
     except OSError as problem:
@@ -70,12 +72,6 @@ def _prepare(words: argparse.Namespace, report: Report) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     steps.prepare()
-
-
-def _verify(words: argparse.Namespace, report: Report) -> None:
-    from megatron_eks.programs.prepare.verify import check  # noqa: PLC0415 -- needs numpy, --help does not
-
-    report.collect(check(words.verify, words.tokenizer, report.facts))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -74,14 +74,15 @@ def main(argv: Sequence[str], report: Report) -> None:
         wish = Wish(first, last, tuple(options.rank), options.nsys)
         partial.write_text(json.dumps(asdict(wish)))
         partial.replace(file)
+    every = {each: each.stat() for each in options.directory.glob(f"*/{FOLDER}/rank-*")}
     # A report of nsys is empty until nsys has written it.
-    every = [each for each in options.directory.glob(f"*/{FOLDER}/rank-*") if each.stat().st_size]
-    found = max(every, key=_age).parent if every else None
-    traces = sorted(each for each in every if each.parent == found)
+    ages = {each: status.st_mtime for each, status in every.items() if status.st_size}
+    found = max(ages, key=ages.__getitem__).parent if ages else None
+    traces = sorted(each for each in ages if each.parent == found)
     report.facts["asked"] = json.loads(file.read_text()) if file.exists() else None
     report.facts["found"] = str(found) if found else None
     report.facts["files"] = [each.name for each in traces]
-    report.facts["bytes"] = sum(each.stat().st_size for each in traces)
+    report.facts["bytes"] = sum(every[each].st_size for each in traces)
 
 
 def _steps(text: str) -> tuple[int, int]:
@@ -89,10 +90,6 @@ def _steps(text: str) -> tuple[int, int]:
         return steps(text)
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from problem
-
-
-def _age(file: Path) -> float:
-    return file.stat().st_mtime
 
 
 if __name__ == "__main__":

@@ -80,10 +80,8 @@ class Report:
         try:
             self.findings.extend(findings)
         except OSError as problem:
-            place = problem.filename or "the system"
-            self.findings.append(
-                error(place, str(problem.strerror), "make it readable, start again")
-            )
+            place, remedy = problem.filename or "the system", "make it readable, start again"
+            self.error(place, str(problem.strerror), remedy)
 
     def error(self, subject: object, found: str, remedy: str) -> None:
         """Keep a finding that stops the program."""
@@ -156,9 +154,7 @@ count = at_least(0)
 
 def add_lifetime(options: argparse.ArgumentParser) -> None:
     """Add how long a program that looks again and again does so."""
-    how = options.add_mutually_exclusive_group(required=True)
-    how.add_argument("--parent", type=int, help="process to end with")
-    how.add_argument("--once", action="store_true", help="look once, and end")
+    options.add_argument("--parent", type=int, help="process to end with; else it looks once")
     options.add_argument("--interval", type=float, default=60.0, help="seconds")
 
 
@@ -169,7 +165,7 @@ def look_again(options: argparse.Namespace, look: Callable[[], bool]) -> int:
     os.nice(LOW_PRIORITY)
     while True:
         good = look()
-        if options.once or os.getppid() != options.parent:
+        if os.getppid() != options.parent:
             return 0 if good else EXIT_CHECK_FAILED
         time.sleep(options.interval)
 
@@ -212,14 +208,12 @@ def run(name: str, main: Callable[[Sequence[str], Report], None], argv: Sequence
             return 0
         code = EXIT_USAGE
     except OSError as problem:
-        place = problem.filename or name
         found = problem.strerror or str(problem)
-        report.findings.append(error(place, found, "see to it, then start again"))
+        report.error(problem.filename or name, found, "see to it, then start again")
         code = EXIT_FAILED
     except Exception as problem:  # noqa: BLE001 -- the JSON line has to come, whatever happened
         traceback.print_exc()
-        found = f"{type(problem).__name__}: {problem}"
-        report.findings.append(error(name, found, "read the traceback on stderr"))
+        report.error(name, f"{type(problem).__name__}: {problem}", "read the traceback on stderr")
         code = EXIT_FAILED
     code = report.exit_code if code is None else code
     report.write_findings()

@@ -14,15 +14,16 @@ import os
 import re
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from megatron_eks.programs import meeting_place
 from megatron_eks.programs.exporter import run as exporter
 from megatron_eks.programs.exporter.run import Exporter
 from megatron_eks.programs.record_files import VARIABLE, Record, now
@@ -32,6 +33,7 @@ _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _NO_PROGRAM = 127
 _BY_SIGNAL = 128
 
+_TRY_SECONDS, _MOST_SECONDS = 2.0, 600.0
 _LAST_LINES = 500
 _LINE_BYTES = 1000
 _TELL_BYTES = 2000
@@ -124,8 +126,8 @@ def main(argv: Sequence[str]) -> int:
     told = exporter.of_pod(os.environ, node, lambda: record.folder)
     copy = Copy(record, told)
     os.environ[VARIABLE] = directory
-    if node and (place := meeting_place.of(command, os.environ)):
-        meeting_place.wait(place)
+    if node and (place := meeting_place(command, os.environ)):
+        wait_for_host(place)
     code = _run(command, copy)
     reason = copy.reason() if code else ""
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
@@ -149,7 +151,36 @@ def exit_code(code: int) -> int:
     return _BY_SIGNAL - code if code < 0 else code
 
 
-def rank_of(environment: "os._Environ[str] | dict[str, str]") -> int:
+def meeting_place(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return where ranks meet: by torchrun's options, or the operator's variables for them."""
+    options = dict(word.partition("=")[::2] for word in command if word.startswith("--master-"))
+    address = options.get("--master-addr", environment.get("PET_MASTER_ADDR"))
+    port = options.get("--master-port", environment.get("PET_MASTER_PORT", ""))
+    return (address, int(port)) if address and port.isdecimal() else None
+
+
+def wait_for_host(place: tuple[str, int], seconds: float = _TRY_SECONDS) -> None:
+    """Return when a host answers there, if only that nobody listens yet; or after ten minutes.
+
+    Ranks that have lost node 0 start again at once, while its name still leads to a host that
+    answers nothing. torch asks for the address once and tries that one for as long as the kernel
+    does, 127 s (net.ipv4.tcp_syn_retries is 6), though the name leads to another pod by then.
+    """
+    # The first process of a container ignores what it does not handle.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    deadline = time.monotonic() + _MOST_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(place, seconds).close()
+        except TimeoutError:
+            sys.stderr.write(f"{place[0]}: no answer yet\n")
+            continue
+        except OSError:
+            pass
+        return
+
+
+def rank_of(environment: Mapping[str, str]) -> int:
     """Return the number of this pod: the operator's, that of an Indexed Job, or its name's."""
     name = environment.get("HOSTNAME", "").rpartition("-worker-")
     for found in (environment.get("RANK"), environment.get("JOB_COMPLETION_INDEX"), name[2]):

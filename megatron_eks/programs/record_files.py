@@ -41,12 +41,10 @@ class Record(threading.Thread):
         super().__init__(daemon=True)
         self._directory, self._rank, self._keep_days = directory, rank, keep_days
         self._chunks: queue.Queue[bytes | None] = queue.Queue(_QUEUE_CHUNKS)
-        self._dropped = 0
-        self._written = 0
-        self._said = ""
+        self._dropped = self._written = 0
+        self._said, self._head = "", b""
         self.folder: Path | None = None
         """Of this start, once it is known."""
-        self._head = b""
 
     def run(self) -> None:
         """Write until told to stop; after an error, drop what comes for a while and try again."""
@@ -58,14 +56,11 @@ class Record(threading.Thread):
             else:
                 return
             again = time.monotonic() + _AGAIN_SECONDS
-            while (left := again - time.monotonic()) > 0:
-                try:
-                    chunk = self._chunks.get(timeout=left)
-                except queue.Empty:
-                    break
-                if chunk is None:
-                    return
-                self._dropped += len(chunk)
+            with suppress(queue.Empty):
+                while (left := again - time.monotonic()) > 0:
+                    if (chunk := self._chunks.get(timeout=left)) is None:
+                        return
+                    self._dropped += len(chunk)
 
     def put(self, chunk: bytes) -> None:
         """Hand over a chunk, or count it as dropped."""
@@ -136,9 +131,9 @@ class Record(threading.Thread):
         return start
 
     def _say(self, found: str) -> None:
-        if found != self._said:
-            self._said = found
-            message = f"record: {self._directory}: {found} - read the pod's log instead\n"
+        message = f"record: {self._directory}: {found} - read the pod's log instead\n"
+        if message != self._said:
+            self._said = message
             with suppress(OSError):
                 os.write(2, message.encode())
 

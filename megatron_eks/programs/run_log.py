@@ -6,10 +6,13 @@ own trainers print both on the first.
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
+
+from megatron_eks.programs import program
 
 # The kubelet's time of a line, where it was asked for.
 _STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\S{8,24}Z) ")
@@ -29,8 +32,9 @@ _SAVED = re.compile(
 _LOADED = re.compile(
     r"successfully loaded checkpoint from .* at iteration (\d+)|goes on from step (\d+)"
 )
-# A line of megatron_eks/programs/checkpoint/copies.py.
 _COPIES = re.compile(r"copies to (s3://\S+): (whole|failing|waiting|missing): (.*)")
+# Of Kubernetes: what is written there is shown in the pod's status.
+_LAST_WORD = Path("/dev/termination-log")
 _PERCENT, _MILLI = 100, 1000
 
 TELLING = (
@@ -91,14 +95,28 @@ class Mark:
 
 @dataclass(frozen=True)
 class Copies:
-    """What a run says last of its checkpoints' copies in S3."""
+    """What a run says last of its checkpoints' copies in S3; a log's newest line counts."""
 
     uri: str
     state: str
     """`whole`, `failing`, `waiting` for the last one, or `missing` at the end."""
     text: str
-    """Up to which checkpoint, or why not."""
+    """Up to which checkpoint, or why not, and what to do."""
     at: datetime | None = None
+
+    def __str__(self) -> str:
+        """Return the line of it."""
+        return f"copies to {self.uri}: {self.state}: {self.text}"
+
+    def say(self) -> None:
+        """Write the line."""
+        program.say(str(self))
+
+    def last_word(self) -> None:
+        """Let the pod's status carry it, where a container has such a file."""
+        with suppress(OSError):
+            if _LAST_WORD.is_file():
+                _LAST_WORD.write_text(f"{self}\n")
 
 
 @dataclass(frozen=True)
@@ -145,20 +163,19 @@ def read(lines: Iterable[str]) -> RunLog:
 def merged(logs: Iterable[RunLog]) -> RunLog:
     """Return what several ranks print as one: steps of the one that has most, marks of all."""
     found = list(logs)
-    steps = max((each.steps for each in found), key=len, default=())
-    times = [each.first_at for each in found if each.first_at]
+    saves = sorted((mark for each in found for mark in each.saves), key=lambda mark: mark.step)
     return RunLog(
-        steps,
-        tuple(sorted((each for log in found for each in log.saves), key=lambda mark: mark.step)),
-        tuple(mark for each in found for mark in each.loads),
-        min(times, default=None),
-        next((each.copies for each in found if each.copies), None),
+        steps=max((each.steps for each in found), key=len, default=()),
+        saves=tuple(saves),
+        loads=tuple(mark for each in found for mark in each.loads),
+        first_at=min((each.first_at for each in found if each.first_at), default=None),
+        copies=next((each.copies for each in found if each.copies), None),
     )
 
 
 def steps_of(text: str) -> list[Step]:
     """Return all steps that a log tells of, in its order."""
-    return list(read(text.splitlines()).steps)
+    return [*read(text.splitlines()).steps]
 
 
 def _time(line: str) -> datetime | None:
@@ -170,14 +187,13 @@ def _time(line: str) -> datetime | None:
 
 def _step(line: str, at: datetime | None) -> Step | None:
     if found := _MEGATRON.search(line):
-        read = ((each[1].strip(), _float(each[2])) for each in _FIELD.finditer(line))
-        return _of_megatron(found, {name: value for name, value in read if value is not None}, at)
-    if found := _OURS.search(line):
-        return _of_ours(found, line, at)
-    return None
+        return _of_megatron(found, line, at)
+    return _of_ours(found, line, at) if (found := _OURS.search(line)) else None
 
 
-def _of_megatron(found: re.Match[str], values: Mapping[str, float], at: datetime | None) -> Step:
+def _of_megatron(found: re.Match[str], line: str, at: datetime | None) -> Step:
+    read = ((each[1].strip(), _float(each[2])) for each in _FIELD.finditer(line))
+    values = {name: value for name, value in read if value is not None}
     elapsed = values.get("elapsed time per iteration (ms)")
     samples = values.get("global batch size")
     return Step(
@@ -193,8 +209,7 @@ def _of_megatron(found: re.Match[str], values: Mapping[str, float], at: datetime
 
 
 def _of_ours(found: re.Match[str], line: str, at: datetime | None) -> Step | None:
-    loss = _float(found[3])
-    if loss is None:
+    if (loss := _float(found[3])) is None:
         return None
     values = {unit: _float(text.replace(",", "")) for text, unit in _MEASURE.findall(line)}
     mfu = values.get("%")

@@ -18,16 +18,11 @@ class RaceError(Exception):
     """Another writer was first."""
 
 
-def is_refusal(problem: BaseException) -> bool:
-    """Tell whether S3 says that this may not be done."""
-    return _code(problem) in {"403", "AccessDenied"}
-
-
 def judge(subject: str, problem: BaseException) -> None:
     """Raise what more attempts cannot change."""
     from botocore.exceptions import NoCredentialsError, ParamValidationError  # noqa: PLC0415 -- `--help` needs no boto3
 
-    code, exit_code = _code(problem), program.EXIT_FAILED
+    code, exit_code = code_of(problem), program.EXIT_FAILED
     found, remedy = str(problem), "see the S3 error code's meaning"
     if code in _GONE:
         raise GoneError(subject) from problem
@@ -42,10 +37,8 @@ def judge(subject: str, problem: BaseException) -> None:
         exit_code, found, remedy = program.EXIT_NOT_FOUND, "no such bucket", "correct the URI"
     elif code in _DENIED:
         found = f"S3 refuses: {problem}"
-        remedy = (
-            "correct the URI, or give the role the right: for pods, name the prefix in a job "
-            "file, then meks deploy Storage"
-        )
+        remedy = "correct the URI, or give the role the right: for pods, name the prefix in a "
+        remedy += "job file, then meks deploy Storage"
     elif not code or code in _BUSY | _DAMAGED:
         return
     raise StopError(exit_code, subject, found, remedy) from problem
@@ -55,7 +48,7 @@ def given_up(subject: str, problem: BaseException) -> StopError:
     """Return what ends a program that has tried often enough."""
     from botocore.exceptions import FlexibleChecksumError  # noqa: PLC0415 -- as above
 
-    if _code(problem) in _DAMAGED or isinstance(problem, FlexibleChecksumError):
+    if code_of(problem) in _DAMAGED or isinstance(problem, FlexibleChecksumError):
         found = f"the bytes change on the way: {problem}"
         remedy = "use another node, and test this one's memory and network"
         return StopError(program.EXIT_CHECK_FAILED, subject, found, remedy)
@@ -63,7 +56,7 @@ def given_up(subject: str, problem: BaseException) -> StopError:
     return StopError(program.EXIT_NOT_REACHABLE, subject, str(problem), remedy)
 
 
-def _code(problem: BaseException) -> str:
+def code_of(problem: BaseException) -> str:
     """Return the code of an answer of S3's; nothing where it gave none."""
     from botocore.exceptions import ClientError  # noqa: PLC0415 -- as above
 

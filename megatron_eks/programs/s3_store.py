@@ -25,8 +25,7 @@ PART_BYTES = 64 * 2**20
 SMALL_BYTES = 512 * 2**20
 """Of the largest manifest: a million files with long names."""
 _MOST_PARTS = 10_000
-_ATTEMPTS = 4
-_CONNECT_SECONDS, _ANSWER_SECONDS = 10.0, 60.0
+_CONNECT_SECONDS = 10.0
 _CHECK = ".write-check"
 _PAUSE_SECONDS = 1.0
 _READ_BYTES = 2**20
@@ -85,12 +84,7 @@ class Store:
     """
 
     def __init__(
-        self,
-        uri: str,
-        *,
-        connections: int = 10,
-        attempts: int = _ATTEMPTS,
-        seconds: float = _ANSWER_SECONDS,
+        self, uri: str, *, connections: int = 10, attempts: int = 4, seconds: float = 60.0
     ) -> None:
         """Take a URI, and for how long, and how often, an answer is waited for."""
         check_uri(uri)
@@ -100,21 +94,17 @@ class Store:
             import boto3  # noqa: PLC0415 -- `--help` needs no boto3
             from botocore.config import Config  # noqa: PLC0415 -- as above
         except ImportError as problem:
-            raise StopError(
-                program.EXIT_NOT_FOUND, "boto3", "not installed", "run this in a training image"
-            ) from problem
-        self._connections = connections
-        self._attempts = attempts
-        self._client: Any = boto3.client(
-            "s3",
-            config=Config(
-                # Three attempts, or AWS_MAX_ATTEMPTS; each of ours has that many.
-                retries={"mode": "standard"},
-                connect_timeout=min(_CONNECT_SECONDS, seconds),
-                read_timeout=seconds,
-                max_pool_connections=connections + 2,
-            ),
+            found, remedy = "not installed", "run this in a training image"
+            raise StopError(program.EXIT_NOT_FOUND, "boto3", found, remedy) from problem
+        self._connections, self._attempts = connections, attempts
+        config = Config(
+            # Three attempts, or AWS_MAX_ATTEMPTS; each of ours has that many.
+            retries={"mode": "standard"},
+            connect_timeout=min(_CONNECT_SECONDS, seconds),
+            read_timeout=seconds,
+            max_pool_connections=connections + 2,
         )
+        self._client: Any = boto3.client("s3", config=config)
 
     def upload(
         self, path: Path, key: str, part: int, tell: Callable[[int], None] | None = None
@@ -187,14 +177,11 @@ class Store:
     def objects(self, start: str) -> list[Stored]:
         """Return all objects whose keys start so; keys as the other methods take them."""
         skip, now = len(self._key("")), time.time()
+        listed = self._list("Contents", Prefix=self._key(start))
+        ages = (now - entry["LastModified"].timestamp() for entry in listed)
         return [
-            Stored(
-                entry["Key"][skip:],
-                entry["Size"],
-                now - entry["LastModified"].timestamp(),
-                entry["ETag"],
-            )
-            for entry in self._list("Contents", Prefix=self._key(start))
+            Stored(entry["Key"][skip:], entry["Size"], age, entry["ETag"])
+            for entry, age in zip(listed, ages, strict=True)
         ]
 
     def delete(self, keys: list[str]) -> None:
@@ -205,11 +192,9 @@ class Store:
             remove = partial(self._client.delete_objects, Bucket=self.bucket, Delete=wanted)
             answer: dict[str, Any] = self._try(keys[start], remove)
             for problem in answer.get("Errors", []):
-                found = problem.get("Message", problem["Code"])
+                place, found = f"s3://{self.bucket}/{problem['Key']}", problem.get("Message")
                 remedy = "give the role s3:DeleteObject there"
-                raise StopError(
-                    program.EXIT_FAILED, f"s3://{self.bucket}/{problem['Key']}", found, remedy
-                )
+                raise StopError(program.EXIT_FAILED, place, found or problem["Code"], remedy)
 
     def _list(self, kind: str, **words: str) -> list[dict[str, Any]]:
         def fetch() -> list[dict[str, Any]]:
@@ -264,7 +249,11 @@ class Store:
                 # boto3 wraps what an upload raised, and loses the code in a text.
                 cause = problem.__context__ if isinstance(problem, Boto3Error) else problem
                 cause = cause or problem
-                if reads and s3_errors.is_refusal(cause) and self._is_absent(key):
+                if (
+                    reads
+                    and s3_errors.code_of(cause) in {"403", "AccessDenied"}
+                    and self._is_absent(key)
+                ):
                     raise GoneError(subject) from problem
                 s3_errors.judge(subject, cause)
                 if attempt == self._attempts:

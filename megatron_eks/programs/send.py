@@ -39,7 +39,10 @@ def main(argv: Sequence[str], report: Report) -> None:
         return
     out, top = sys.stdout.buffer, Path(options.path)
     base = top if options.path.endswith("/") else top.parent
-    found = _files(top)
+    if not (top.is_file() or top.is_dir()):
+        text, remedy = "no such file or folder", "look what there is: meks dev JOB --gpus 0"
+        raise StopError(program.EXIT_NOT_FOUND, top, text, remedy)
+    found = [*inside.walk(top)]
     files = {each.path.relative_to(base).as_posix(): each for each in found if each.status}
     left_out = [{"path": str(each.path), "why": each.refused} for each in found if each.refused]
     sizes = [(name, each.status.st_size) for name, each in files.items() if each.status]
@@ -48,15 +51,6 @@ def main(argv: Sequence[str], report: Report) -> None:
     for name, have in json.loads(sys.stdin.readline() or "{}").items():
         _send(files[name], have, out)
     report.facts.update(path=options.path)
-
-
-def _files(top: Path) -> list[Entry]:
-    if top.is_dir():
-        return [*inside.walk(top)]
-    if top.is_file():
-        return [Entry(top, status=top.stat())]
-    text, remedy = "no such file or folder", "look what there is: meks dev JOB --gpus 0"
-    raise StopError(program.EXIT_NOT_FOUND, top, text, remedy)
 
 
 def _send(entry: Entry, have: int, out: BinaryIO) -> None:

@@ -5,7 +5,7 @@ torchrun_node [OPTIONS] -- COMMAND [ARGUMENT...]
 Once in a pod, before its ranks: the image is looked at, the program's folder is unpacked, and the
 directories that environment variables name are made. COMMAND is torchrun's; signals go on to it,
 and its exit code is this one's. Beside it the first node looks after the program's checkpoints, and
-once more when it has ended (see checkpoint/own_checkpoints.py).
+once more when it has ended (see own_saves.py).
 
 Exit codes of the checks: 2 the image lacks something, 4 a check failed.
 """
@@ -22,8 +22,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from megatron_eks.programs import image_check, program, s3_store
-from megatron_eks.programs.checkpoint import own_checkpoints
+from megatron_eks.programs import image_check, own_saves, program, s3_store
 from megatron_eks.programs.printable import guarded
 from megatron_eks.programs.program import Finding, Report, error, usage_error
 from megatron_eks.programs.record import exit_code, forward_signals, rank_of
@@ -52,36 +51,32 @@ def main(argv: Sequence[str], environment: "os._Environ[str]") -> int:
         report.collect(unpack(options.code, options.directory))
     if not report.exit_code:
         report.collect(preconditions.check_environment(environment))
-        if options.s3_uri and rank_of(environment) == 0 and not own_checkpoints.complete(*saved):
+        if options.s3_uri and rank_of(environment) == 0 and not own_saves.complete(*saved):
             report.collect(companions.check_copies(options.checkpoints, options.s3_uri))
     report.write_findings()
     if report.exit_code:
         report.write_summary({"program": "torchrun_node", "status": "refused"})
         return report.exit_code
-    keeping = _keeping(options) if rank_of(environment) == 0 else []
+    if options.checkpoints is None or rank_of(environment):
+        return _run(options.words)
+    keeping, beside = _keeping(options), None
     try:
-        beside = (
-            Companion("checkpoints", [*keeping, f"--parent={os.getpid()}"]) if keeping else None
-        )
+        words, stdout = [*keeping, f"--parent={os.getpid()}"], sys.stderr.fileno()
+        beside = Companion("checkpoints", words, stdout=stdout)
     except OSError as problem:
-        beside = None
         program.say(f"nobody looks after checkpoints meanwhile: {problem}")
     code = _run(options.words)
     if beside is not None:
         beside.end().wait()
-    if keeping:
-        subprocess.run([*keeping, "--once"], stdin=subprocess.DEVNULL, check=False)  # noqa: S603 -- ours
+    subprocess.run(keeping, stdout=sys.stderr.fileno(), check=False)  # noqa: S603 -- ours
     return code
 
 
 def _keeping(options: argparse.Namespace) -> list[str]:
-    """Return what looks after checkpoints; nothing where the job file names none."""
-    if options.checkpoints is None:
-        return []
-    words = [f"--directory={options.checkpoints}", f"--complete-marker={options.complete_marker}"]
+    words = [sys.executable, "-m", "megatron_eks.programs.own_saves", "keep"]
+    words += [str(options.checkpoints), *([options.s3_uri] if options.s3_uri else [])]
     words += [f"--keep-last={options.keep_last}"] if options.keep_last else []
-    words += [f"--s3-uri={options.s3_uri}"] if options.s3_uri else []
-    return [sys.executable, "-m", "megatron_eks.programs.checkpoint.own_checkpoints", *words]
+    return [*words, f"--marker={options.complete_marker}"]
 
 
 def _check_image(options: argparse.Namespace) -> Iterator[Finding]:

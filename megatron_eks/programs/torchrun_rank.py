@@ -31,12 +31,8 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     own = parser.add_mutually_exclusive_group()
     own.add_argument("--script", metavar="FILE", help="a Python file, seen from there")
     own.add_argument("--module", metavar="NAME", help="what `python -m` runs")
-    parser.add_argument(
-        "--distributed-timeout-minutes",
-        type=float,
-        metavar="N",
-        help="how long a rank may use no CPU time, and NCCL may take to choose a network",
-    )
+    how = "how long a rank may use no CPU time, and NCCL may take to choose a network"
+    parser.add_argument("--distributed-timeout-minutes", type=float, metavar="N", help=how)
     parser.add_argument("words", nargs="*", metavar="WORD", help="arguments, or a command")
     guard.add_options(parser)
     options = parser.parse_args(argv)
@@ -47,12 +43,11 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
         if environment.get("LOCAL_RANK", "0") == "0":
             report.write_summary({"program": "torchrun_rank", "status": "refused"})
         return report.exit_code
-    python = (sys.executable, "-u")
     words = [*options.words]
     if options.script is not None:
-        words = [*python, options.script, *words]
+        words = [sys.executable, "-u", options.script, *words]
     elif options.module is not None:
-        words = [*python, "-m", options.module, *words]
+        words = [sys.executable, "-u", "-m", options.module, *words]
     try:
         if options.directory is not None:
             os.chdir(options.directory)

@@ -21,7 +21,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +60,7 @@ def find_recipe(recipes: Any, name: str) -> Callable[[], Any]:  # noqa: ANN401 -
     recipe: Callable[[], Any] | None = getattr(recipes, name, None)
     if callable(recipe):
         return recipe
-    known = [each for each in dir(recipes) if each.endswith("_config")]
-    close = difflib.get_close_matches(name, known, n=3)
+    close = difflib.get_close_matches(name, dir(recipes), n=3)
     remedy = f"did you mean {', '.join(close)}?" if close else "see megatron.bridge.recipes"
     raise StopError(program.EXIT_NOT_FOUND, name, "no such recipe", remedy)
 
@@ -90,8 +88,7 @@ def main(argv: Sequence[str], report: Report) -> None:
     options = parser.parse_args(argv)
     report.facts.update(recipe=options.recipe)
     job = _read(options.config)
-    values, found = bridge_config.values_of(job)
-    report.findings.extend(found)
+    values = bridge_config.values_of(job)
     checkpoint: Mapping[str, Any] = job.get("checkpoint") or {}
     options.keep_last = checkpoint.get("keep_last", _KEEP_LAST)
     options.s3_uri = checkpoint.get("s3_uri") or None
@@ -107,9 +104,8 @@ def main(argv: Sequence[str], report: Report) -> None:
         from megatron.bridge.training.mixed_precision import get_mixed_precision_config  # noqa: PLC0415 -- as above
         from megatron.bridge.training.pretrain import pretrain  # noqa: PLC0415 -- as above
     except ImportError as problem:
-        raise StopError(
-            program.EXIT_NOT_FOUND, "Megatron-Bridge", f"cannot be imported: {problem}", _INSTALL
-        ) from problem
+        found = f"cannot be imported: {problem}"
+        raise StopError(program.EXIT_NOT_FOUND, "Megatron-Bridge", found, _INSTALL) from problem
     recipe = find_recipe(recipes, options.recipe)
     tokenizer = values.get("tokenizer.tokenizer_model")
     with configuration_from(AutoBridge, Path(str(tokenizer)) if tokenizer else None):
@@ -122,8 +118,7 @@ def main(argv: Sequence[str], report: Report) -> None:
         report.write_summary({"program": "train_bridge", "status": "starting"})
     start.start_companions(report)
     pretrain(config=config, forward_step_func=forward_step)
-    if copies := start.beside.finish():
-        report.facts["copies"] = asdict(copies)
+    report.facts |= start.beside.finish()
 
 
 def _point_bridge(save: Path, ckpt_format: str) -> Iterator[Finding]:
@@ -138,12 +133,8 @@ def _point_bridge(save: Path, ckpt_format: str) -> Iterator[Finding]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
-    except FileNotFoundError as problem:
-        raise StopError(
-            program.EXIT_USAGE, path, "no such file", "name the job's configuration"
-        ) from problem
-    except ValueError as problem:
-        raise StopError(program.EXIT_USAGE, path, f"no JSON: {problem}", "correct it") from problem
+    except (OSError, ValueError) as problem:
+        raise StopError(program.EXIT_USAGE, path, str(problem), "write the job's blocks") from None
     if not isinstance(content, dict):
         raise StopError(program.EXIT_USAGE, path, "no JSON object", "write the job's blocks")
     return content

@@ -30,7 +30,6 @@ from megatron_eks.programs.prepare.indexed_data import DataSet
 from megatron_eks.programs.printable import guarded
 from megatron_eks.programs.program import Report
 from megatron_eks.programs.start import companions, guard, megatron_process, preconditions, profiler
-from megatron_eks.programs.start.megatron_arguments import MegatronArguments
 from megatron_eks.programs.trainer.tracking import check_packages
 
 MEGATRON_LM = "/opt/megatron-lm"
@@ -50,13 +49,13 @@ class Start:
         self.options, self.program = options, program
         self.keep_last: int = options.keep_last
         self.s3_uri: str | None = options.s3_uri
-        self.words = MegatronArguments(words)
+        self.words = preconditions.MegatronArguments(words)
         self.environment = environment
         self.beside = companions.Beside()
         self.rank = int(environment.get("RANK", "0"))
         self.first_of_node = int(environment.get("LOCAL_RANK", "0")) == 0
-        self.save = preconditions.option_path(self.words, "--save")
-        self.pretrained = preconditions.option_path(self.words, "--pretrained-checkpoint")
+        self.save = self.words.path("--save")
+        self.pretrained = self.words.path("--pretrained-checkpoint")
         self.ckpt_format = self.words.value("--ckpt-format") or whole.DEFAULT_FORMAT
 
     def check(self, report: Report) -> None:
@@ -75,21 +74,21 @@ class Start:
     def _check_node(self, report: Report) -> None:
         """Check what may differ from node to node: the image, and how it sees shared storage."""
         data_sets: list[DataSet] = []
-        if self.program is not None:
-            report.collect(preconditions.check_program(self.program))
+        if self.program is not None and not self.program.is_file():
+            remedy = "set MEGATRON_LM to a checkout of Megatron-LM"
+            report.error(self.program, "no such file", remedy)
         report.collect(preconditions.check_data(self.words, data_sets))
         report.collect(preconditions.check_tokenizer(self.words))
         named = {"wandb": "--wandb-project", "mlflow": "--mlflow-experiment"}
-        trackers = {x for x in named if self.words.value(named[x])}
+        trackers = [each for each, option in named.items() if self.words.value(option)]
         # Megatron-LM has no option for it: its steps go there from beside it.
         if self.program is not None and "MLFLOW_EXPERIMENT_NAME" in self.environment:
-            trackers.add("mlflow")
-        report.collect(check_packages(sorted(trackers)))
-        tensorboard = preconditions.option_path(self.words, "--tensorboard-dir")
+            trackers.append("mlflow")
+        report.collect(check_packages(sorted({*trackers})))
         if self.save is not None:
             kept = self.save, self.pretrained, self.ckpt_format
             report.collect(preconditions.check_save(*kept))
-        if tensorboard is not None:
+        if tensorboard := self.words.path("--tensorboard-dir"):
             report.collect(preconditions.check_writable(tensorboard))
         report.facts["data"] = [asdict(data_set) for data_set in data_sets]
 
@@ -99,12 +98,10 @@ class Start:
         if self.save is not None:
             report.collect(preconditions.resume(self.save, *how))
         report.collect(preconditions.check_base(self.pretrained, *how))
-        if self.save is None:
-            return
-        if self.save.is_dir():
+        if self.save is not None:
+            report.collect(companions.check_copies(self.save, self.s3_uri))
+        if self.save is not None and self.save.is_dir():
             report.collect(preconditions.note_imported(self.save))
-        report.collect(companions.check_copies(self.save, self.s3_uri))
-        if self.save.is_dir():
             report.collect(preconditions.check_space(self.save, self.pretrained, self.ckpt_format))
 
     def start_companions(self, report: Report) -> None:
@@ -117,7 +114,13 @@ class Start:
 @guarded()
 def prepare(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, Start, list[str]]:
     """Check and say what was found; return an exit code, and what is to be started if it is 0."""
-    parser = _parser()
+    parser = program.parser(__doc__)
+    keeps = "whole checkpoints to keep; older ones go"
+    parser.add_argument("--keep-last", type=program.at_least(1), required=True, help=keeps)
+    parser.add_argument(
+        "--s3-uri", help="where whole checkpoints are copied to, by checkpoint_sync"
+    )
+    guard.add_options(parser)
     place = argv.index("--") if "--" in argv else len(argv)
     options, words = parser.parse_args(argv[:place]), [*argv[place + 1 :]]
     if place == len(argv):
@@ -151,16 +154,6 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     if code == 0:
         start.beside.finish()
     return code
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = program.parser(__doc__)
-    add = parser.add_argument
-    keeps = "whole checkpoints to keep; older ones go"
-    add("--keep-last", type=program.at_least(1), required=True, help=keeps)
-    add("--s3-uri", help="where whole checkpoints are copied to, by checkpoint_sync")
-    guard.add_options(parser)
-    return parser
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 nothing to send, 4 
 
 import os
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -41,20 +40,18 @@ def main(argv: Sequence[str], report: Report) -> None:
     sizes = {key: status.st_size for key, (_, status) in files.items()}
     there = {each.key: each.size for each in store.objects("")}
     report.facts.update(uri=store.uri, files=len(files), bytes=sum(sizes.values()))
-    sent: list[str] = []
-    present: list[str] = []
+    sent, present = [], 0
     progress = Progress(sum(sizes.values()), 0)
     try:
         for key, (path, status) in files.items():
             # The checksum of what is there already is asked for only where its size is right.
             if there.get(key) == sizes[key] and is_there(store, key, path):
-                present.append(key)
+                present += 1
             else:
                 _send(store, key, path, status, progress)
-                sent.append(key)
+                sent.append(sizes[key])
     finally:
-        report.facts.update(sent=len(sent), present=len(present))
-        report.facts.update(bytes_sent=sum(map(sizes.__getitem__, sent)))
+        report.facts.update(sent=len(sent), present=present, bytes_sent=sum(sent))
     progress.close()
 
 
@@ -83,14 +80,11 @@ def _named(words: Sequence[str], report: Report) -> dict[str, tuple[Path, os.sta
 def _files(word: str) -> Iterator[tuple[Path, Entry]]:
     """Yield what a word of the command line names, which may be a link, and what keys leave out."""
     top = Path(word)
-    if top.is_file():
-        yield top.parent, Entry(top, status=top.stat())
-    elif top.is_dir():
-        base = top if word.endswith("/") or not top.name else top.parent
-        yield from ((base, each) for each in inside.walk(top))
-    else:
+    if not (top.is_file() or top.is_dir()):
         text, remedy = "no such file or folder", "correct the name"
         raise StopError(program.EXIT_NOT_FOUND, word, text, remedy)
+    inner = top.is_dir() and (word.endswith("/") or not top.name)
+    yield from ((top if inner else top.parent, each) for each in inside.walk(top))
 
 
 def _key(path: Path) -> str:
@@ -118,17 +112,9 @@ def _send(store: Store, key: str, path: Path, found: os.stat_result, progress: P
     if not os.path.samestat(found, before):
         text, remedy = "another file has taken its place", "send it again when nobody writes there"
         raise StopError(program.EXIT_CHECK_FAILED, path, text, remedy)
-    lock = threading.Lock()
-    went = 0
-
-    def tell(count: int) -> None:
-        nonlocal went
-        with lock:
-            # A part that is sent again was counted already.
-            went = min(before.st_size, went + count)
-            progress.add(begin + went)
-
-    store.upload(path, key, s3_store.part_bytes(before.st_size), tell)
+    part = s3_store.part_bytes(before.st_size)
+    store.upload(path, key, part, lambda count: progress.add(progress.done + count))
+    # Parts that were sent again were counted as well.
     progress.add(begin + before.st_size)
     after = path.stat()
     same = os.path.samestat(after, before) and after.st_size == before.st_size

@@ -25,7 +25,7 @@ def test_every_place_of_a_jobs_values_is_a_field_of_its_kind():
     """What the program sets is checked there against the recipe; a slip would end every job."""
     job = {**JOB, "data": {**JOB["data"], "cache_dir": "/x"}}
     job["training"] = {**JOB["training"], "decay_iters": 5, "recompute_layers": 1}
-    values, _ = bridge_config.values_of(job)
+    values = bridge_config.values_of(job)
     for name, value in values.items():
         block, _, field = name.partition(".")
         if field and name not in NOT_IN_A_FILE:

@@ -145,8 +145,8 @@ def _recipe(root: Path) -> dict[str, Any]:
     for name, overrides in _OVERRIDES.items():
         with train_bridge.configuration_from(AutoBridge, folder):
             config = train_bridge.find_recipe(recipes, job["recipe"])()
-        values, problems = bridge_config.values_of({**job["blocks"], "overrides": overrides})
-        problems += bridge_config.apply(config, values, get_mixed_precision_config)
+        values = bridge_config.values_of({**job["blocks"], "overrides": overrides})
+        problems = [*bridge_config.apply(config, values, get_mixed_precision_config)]
         problems += bridge_config.compare_model(config, job["blocks"]["model"])
         found[name] = {
             "findings": [str(each) for each in problems],

@@ -82,7 +82,7 @@ def recipe(config, **environment):
 
 def bridge(packages):
     """Write the stand-in, and return the variable that makes it the one that is imported."""
-    values, _ = bridge_config.values_of(JOB)
+    values = bridge_config.values_of(JOB)
     names = [*values, "dataset.blend", "logger.tensorboard_dir"]
     training = packages / "megatron" / "bridge" / "training"
     training.mkdir(parents=True)

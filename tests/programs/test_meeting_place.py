@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from megatron_eks.programs import meeting_place
+from megatron_eks.programs import record
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_a_silent_host_is_waited_for(silent, capfd):
     """Until it answers, or its name leads to another one."""
     place = silent.getsockname()
     threading.Timer(0.5, lambda: [silent.accept()[0].close() for _ in range(2)]).start()
-    meeting_place.wait(place, 0.2)
+    record.wait_for_host(place, 0.2)
     assert capfd.readouterr().err.startswith("127.0.0.1: no answer yet\n")
 
 
@@ -39,7 +39,7 @@ def test_a_host_that_answers_is_not(silent, capfd):
     """It may not listen yet: torch tries that again by itself."""
     address = silent.getsockname()
     silent.close()
-    meeting_place.wait(address)
+    record.wait_for_host(address)
     assert capfd.readouterr().err == ""
 
 
@@ -53,4 +53,4 @@ def test_a_host_that_answers_is_not(silent, capfd):
 )
 def test_where_ranks_meet(words, variables, found):
     """By options, by the operator's variables, or where nobody knows beforehand."""
-    assert meeting_place.of(words, variables) == found
+    assert record.meeting_place(words, variables) == found

@@ -3,7 +3,6 @@
 Megatron's own arguments have a test of their own: test_megatron_parser.py.
 """
 
-import json
 from argparse import ArgumentParser
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +23,6 @@ from megatron_eks.programs import (
 from megatron_eks.programs.fetch import __main__ as fetch
 from megatron_eks.programs.program import Finding as ProgramFinding
 from megatron_eks.programs.program import Report
-from megatron_eks.programs.start import bridge_config
 from megatron_eks.programs.trainer.config import read_config
 from megatron_eks.programs.trainer.shape import read_model
 from megatron_eks.project import ROOT, load_project
@@ -104,15 +102,6 @@ def test_configurations_are_the_trainers_own(plans, tmp_path):
         base = config.checkpoint.pretrained is not None
         assert read_model(config.model, base_weights=base, findings=findings), name
         assert findings == [], name
-
-
-def test_configurations_are_the_recipes_own(plans, tmp_path):
-    """Every block of the file that a Megatron-Bridge job mounts has its place in a recipe."""
-    bridged = [job for job in plans.values() if program(job) == "train_bridge"]
-    assert bridged
-    for job in bridged:
-        _, findings = bridge_config.values_of(json.loads(config_of(job, tmp_path).read_text()))
-        assert findings == []
 
 
 def config_of(job: JobPlan, folder: Path) -> Path:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from megatron_eks.programs.checkpoint import own_checkpoints
 from megatron_eks.project import ROOT
 from megatron_eks.shipping import pack, programs
 from tests.programs.run_program import run
@@ -147,20 +146,20 @@ def test_old_complete_checkpoints_go(tmp_path):
     (tmp_path / "step-30" / "shards").mkdir(parents=True)
     save(tmp_path, "notes", 0)
     (tmp_path / ".deleting-step-1").mkdir()
-    assert own_checkpoints.prune(tmp_path, "done", 2) == ["step-950", "step-900"]
+    done = run("own_saves", "keep", tmp_path, "--marker=done", "--keep-last=2")
+    assert [line.split()[2] for line in done.stderr.splitlines()] == ["step-950,", "step-900,"]
     left = sorted(each.name for each in tmp_path.iterdir())
     assert left == ["10", "notes", "step-20", "step-30"]
 
 
 def test_complete_checkpoints_are_copied_with_their_last_file_last(tmp_path, s3):
     """Only as many as are kept, and older copies go."""
-    words = f"--directory={tmp_path}", "--complete-marker=done", f"--s3-uri={URI}"
+    words = "keep", tmp_path, URI, "--marker=done", "--keep-last=1"
     save(tmp_path, "step-1", 1)
-    keep = (*words, "--keep-last=1", "--once")
-    assert run("checkpoint.own_checkpoints", *keep, environment=s3.environment).code == 0
+    assert run("own_saves", *words, environment=s3.environment).code == 0
     assert s3.names() == ["step-1/done", "step-1/shards/0.bin"]
     save(tmp_path, "step-2", 2)
-    done = run("checkpoint.own_checkpoints", *keep, environment=s3.environment)
+    done = run("own_saves", *words, environment=s3.environment)
     assert s3.names() == ["step-2/done", "step-2/shards/0.bin"]
     assert f"copies to {URI}: whole: up to step-2" in done.stderr
     assert "step-2/done" in s3.proxy.seen("PUT .*step-2")[-1]
@@ -170,7 +169,7 @@ def test_copies_that_fail_are_said(tmp_path, s3):
     """In the line that `meks status` reads, and by the exit code."""
     save(tmp_path, "step-1", 1)
     s3.fail("PUT", "403")
-    words = f"--directory={tmp_path}", "--complete-marker=done", f"--s3-uri={URI}", "--once"
-    done = run("checkpoint.own_checkpoints", *words, environment=s3.environment)
+    words = "keep", tmp_path, URI, "--marker=done"
+    done = run("own_saves", *words, environment=s3.environment)
     assert done.code == 4
     assert f"copies to {URI}: failing: " in done.stderr

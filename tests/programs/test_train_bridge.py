@@ -63,7 +63,7 @@ def test_train_state_follows_the_tracker(config, tmp_path):
     assert done.summary["start"] == str(checkpoint)
 
 
-@pytest.mark.parametrize("text", [None, "{", "[]", '{"trainig": {}}'])
+@pytest.mark.parametrize("text", [None, "{", "[]"])
 def test_configuration_that_cannot_be_read_exits_with_2(tmp_path, text):
     """The file is part of the command line."""
     path = tmp_path / "train_bridge.json"

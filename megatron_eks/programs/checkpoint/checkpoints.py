@@ -36,11 +36,8 @@ def iterations(root: Path) -> dict[int, Path]:
 
 def loadable(root: Path, ckpt_format: str) -> dict[int, Path]:
     """Return the checkpoints that a run may go on from, as far as sizes tell, oldest first."""
-    return {
-        number: path
-        for number, path in iterations(root).items()
-        if whole.by_sizes(path, ckpt_format).loadable
-    }
+    every = iterations(root).items()
+    return {each: path for each, path in every if whole.by_sizes(path, ckpt_format).loadable}
 
 
 def size_bytes(directory: Path) -> int:
@@ -62,11 +59,6 @@ class Tracker:
     def step(self) -> int | None:
         """Return the iteration that it names."""
         return manifest_format.iteration_of(self.checkpoint.name) if self.checkpoint else None
-
-    @property
-    def usable(self) -> bool:
-        """Tell whether Megatron would resume, or start as new, instead of ending at once."""
-        return self.state in {"absent", "good"}
 
 
 def read_tracker(root: Path, ckpt_format: str) -> Tracker:
@@ -178,11 +170,9 @@ def _misnamed(root: Path) -> Iterator[str]:
 
 def lost(root: Path, choice: Choice) -> tuple[Path, str, str]:
     """Return where no checkpoint can be loaded, why, and how to go on."""
-    remedy = (
-        "bring a whole copy back (meks ckpt pull); to start over on purpose move them away, or "
-        "name another directory"
-    )
-    return root, f"checkpoints are there, and none can be loaded: {choice.reasons}", remedy
+    remedy = "bring a whole copy back (meks ckpt pull); to start over on purpose move them away, "
+    found = f"checkpoints are there, and none can be loaded: {choice.reasons}"
+    return root, found, f"{remedy}or name another directory"
 
 
 def point_to(root: Path, checkpoint: Path) -> None:
@@ -208,9 +198,8 @@ def set_aside(checkpoint: Path) -> str:
 def note_imported(root: Path) -> None:
     """Write down, at the first start in a directory, which checkpoints others put there."""
     if imported(root) is None:
-        manifests.replace_file(
-            root / _IMPORTED, json.dumps([path.name for path in iterations(root).values()]).encode()
-        )
+        names = [path.name for path in iterations(root).values()]
+        manifests.replace_file(root / _IMPORTED, json.dumps(names).encode())
 
 
 def imported(root: Path) -> frozenset[str] | None:

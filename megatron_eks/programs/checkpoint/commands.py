@@ -102,14 +102,12 @@ def pull(sync: Sync, name: str | None) -> None:
             manifest = fetch(far, sync.directory, sync.store, sync.threads)
             break
         except DamagedCopyError as problem:
-            subject = f"{sync.store.uri}/{far.name}"
+            subject, found = f"{sync.store.uri}/{far.name}", str(problem)
             if name is not None:
                 remedy = "pull another one (ls lists them), or push it again from a whole copy"
-                raise StopError(
-                    program.EXIT_CHECK_FAILED, subject, str(problem), remedy
-                ) from problem
+                raise StopError(program.EXIT_CHECK_FAILED, subject, found, remedy) from problem
             remedy = "an older one is fetched; push it again from a whole copy"
-            sync.report.warning(subject, str(problem), remedy)
+            sync.report.warning(subject, found, remedy)
     if manifest is None and sync.report.findings:
         found, remedy = "no checkpoint there is whole", "push one from a whole copy"
         raise StopError(program.EXIT_CHECK_FAILED, sync.store.uri, found, remedy)
@@ -117,11 +115,8 @@ def pull(sync: Sync, name: str | None) -> None:
         _absent(sync, name)
     sync.report.facts.update(pulled=manifest.name, step=manifest.step, bytes=manifest.size)
     if not checkpoints.publish(sync.directory, manifest.name):
-        sync.report.warning(
-            sync.directory,
-            f"a newer whole checkpoint than {manifest.name} is there",
-            "nothing, a run resumes from the newer one",
-        )
+        found = f"a newer whole checkpoint than {manifest.name} is there"
+        sync.report.warning(sync.directory, found, "nothing, a run resumes from the newer one")
     program.say(f"{manifest.name}: whole in {sync.directory}")
 
 
@@ -155,8 +150,7 @@ def verify_local(directory: Path, name: str | None, report: Report, known: set[s
     there = checkpoints.iterations(directory).values()
     chosen = [path for path in there if name in (None, path.name)]
     if not chosen and not known:
-        found = "no checkpoint there"
-        remedy = "correct the directory or the name (ls lists what is there)"
+        found, remedy = "no checkpoint there", "correct the directory or the name (ls lists them)"
         raise StopError(program.EXIT_NOT_FOUND, directory / (name or ""), found, remedy)
     for path in chosen:
         if path.name not in known:
@@ -187,9 +181,8 @@ def _manifest_of(sync: Sync, path: Path) -> Manifest:
         own = others is not None and path.name not in others
         state = whole.seal(path) if own else whole.by_bytes(path, threads=sync.threads)
     if not state.loadable:
-        raise StopError(
-            program.EXIT_CHECK_FAILED, path, str(state), "push another one; this is not sent"
-        )
+        remedy = "push another one; this is not sent"
+        raise StopError(program.EXIT_CHECK_FAILED, path, str(state), remedy)
     # S3 compares what arrives with the checksums in the manifest.
     return manifests.read(path) or manifests.of_directory(path, threads=sync.threads)
 
@@ -233,6 +226,5 @@ def _nothing_to_send(directory: Path, name: str | None) -> StopError:
 
 
 def _absent(sync: Sync, name: str | None) -> NoReturn:
-    found = "no whole checkpoint there"
-    remedy = "push one, or correct the URI (ls lists what is there)"
+    found, remedy = "no whole checkpoint there", "push one, or correct the URI (ls lists them)"
     raise StopError(program.EXIT_NOT_FOUND, f"{sync.store.uri}/{name or ''}", found, remedy)

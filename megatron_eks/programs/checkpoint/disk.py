@@ -11,10 +11,9 @@ from pathlib import Path
 
 from megatron_eks.programs.checkpoint import checkpoints
 
-_MAKE_ROOM = "remove what is not needed (`meks ckpt prune`)"
-_LOST = (
-    "the file system fails",
-    "see that FSx is AVAILABLE, and the node's dmesg for its client; start again on another node",
+MAKE_ROOM = "remove what is not needed (`meks ckpt prune`)"
+_AWAY = (
+    "see that FSx is AVAILABLE, and the node's dmesg for its client; start again on another node"
 )
 _REFUSALS = {
     errno.EROFS: (
@@ -27,7 +26,8 @@ _REFUSALS = {
     ),
     errno.EFBIG: ("a file may not become so large", "raise the limit: ulimit -f"),
     **dict.fromkeys(
-        (errno.EIO, errno.ENOTCONN, errno.ESHUTDOWN, errno.ETIMEDOUT, errno.ENODEV), _LOST
+        (errno.EIO, errno.ENOTCONN, errno.ESHUTDOWN, errno.ETIMEDOUT, errno.ENODEV),
+        ("the file system fails", _AWAY),
     ),
 }
 # What a save and its removal leave, whoever was killed in the middle; nobody ever reads it.
@@ -77,11 +77,13 @@ def system_error(problem: BaseException | None) -> OSError | None:
 def explain(directory: Path, problem: OSError, needed: int = 0) -> tuple[str, str]:
     """Return what is wrong and what to do; `needed` are the bytes of the next checkpoint."""
     said = problem.strerror or str(problem)
+    takes = f", and the next checkpoint takes about {gigabytes(needed)}" if needed else ""
     if problem.errno == errno.ENOSPC:
-        return _full(directory, said, needed)
+        found, remedy = _full(directory, said, needed)
+        return found + takes, remedy
     if problem.errno == errno.EDQUOT:
-        remedy = f"{_MAKE_ROOM}, or raise the quota: lfs quota -u {os.getuid()} {directory}"
-        return f"quota used up ({said}){_takes(needed)}", remedy
+        remedy = f"{MAKE_ROOM}, or raise the quota: lfs quota -u {os.getuid()} {directory}"
+        return f"quota used up ({said}){takes}", remedy
     if problem.errno in _REFUSALS:
         found, remedy = _REFUSALS[problem.errno]
         return f"{found} ({said})", remedy
@@ -111,18 +113,14 @@ def _full(directory: Path, said: str, needed: int) -> tuple[str, str]:
     there = next(path for path in (directory, *directory.parents) if path.exists())
     state = os.statvfs(there)
     free, total = state.f_bavail * state.f_frsize, state.f_blocks * state.f_frsize
-    remedy = f"{_MAKE_ROOM}, or enlarge the file system"
+    remedy = f"{MAKE_ROOM}, or enlarge the file system"
     if state.f_files and not state.f_favail:
         return f"file system full ({said}): it can hold no more files", remedy
     found = f"file system full ({said}): {gigabytes(free)} free of {gigabytes(total)}"
     if free > max(needed, _SHARE_THAT_COUNTS * total):
         # Lustre fills a file's own storage target, and df shows the sum of all.
         remedy += "; lfs df -h shows whether one storage target alone is full"
-    return found + _takes(needed), remedy
-
-
-def _takes(needed: int) -> str:
-    return f", and the next checkpoint takes about {gigabytes(needed)}" if needed else ""
+    return found, remedy
 
 
 def _removed(paths: Iterator[Path]) -> Iterator[Path]:

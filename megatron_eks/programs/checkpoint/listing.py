@@ -34,17 +34,13 @@ def ls(directory: Path | None, remote: Remote | None, report: Report) -> None:
     if directory and not remote and not directory.is_dir():
         found, remedy = "no such directory", "correct it; what saves makes it"
         raise StopError(program.EXIT_NOT_FOUND, directory, found, remedy)
-    ends = [*(local_ends(directory) if directory else ())]
     far = [*remote.every().values()] if remote else []
-    ends += map(_far_end, far)
+    ends = [*(local_ends(directory) if directory else ()), *map(_far_end, far)]
     ends.sort(key=lambda end: (end.step, end.where))
     good = [each.name for each in far if not each.damage]
     latest = _latest(good, remote, report) if remote else None
-    report.facts.update(
-        ends=[asdict(end) for end in ends],
-        latest=latest,
-        pull=latest or (good[-1] if good else None),
-    )
+    report.facts["ends"] = [asdict(end) for end in ends]
+    report.facts.update(latest=latest, pull=latest or next(reversed(good), None))
     if directory and directory.is_dir():
         choice = checkpoints.choose(directory, whole.DEFAULT_FORMAT)
         takes = choice.takes.name if choice.takes else None

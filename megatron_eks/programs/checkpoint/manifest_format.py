@@ -132,10 +132,8 @@ def _fields(text: bytes) -> Mapping[str, object]:
         raise BadManifestError(f"cannot be read: {problem}") from problem
     if not isinstance(fields, dict):
         raise BadManifestError("it is no JSON object")
-    if fields.get("version") != _VERSION:
-        raise BadManifestError(
-            f"version {_shown(fields.get('version'))}, this program reads {_VERSION}"
-        )
+    if (version := fields.get("version")) != _VERSION:
+        raise BadManifestError(f"version {_shown(version)}, this program reads {_VERSION}")
     return fields
 
 

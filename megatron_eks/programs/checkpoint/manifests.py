@@ -10,14 +10,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from megatron_eks.programs import s3_store
-from megatron_eks.programs.checkpoint.manifest_format import (
-    MANIFEST,
-    BadManifestError,
-    FileEntry,
-    Manifest,
-    parse_manifest,
-    step_of,
-)
+from megatron_eks.programs.checkpoint import manifest_format
+from megatron_eks.programs.checkpoint.manifest_format import MANIFEST, FileEntry, Manifest
 
 _BESIDE = f".{MANIFEST}-"
 
@@ -38,11 +32,11 @@ def read(directory: Path) -> Manifest | None:
     try:
         status = path.lstat()
         if status.st_size > s3_store.SMALL_BYTES or not stat.S_ISREG(status.st_mode):
-            raise BadManifestError("it is no file of this program's")
+            raise manifest_format.BadManifestError("it is no file of this program's")
         text = path.read_bytes()
     except FileNotFoundError:
         return None
-    return parse_manifest(text, directory.name)
+    return manifest_format.parse_manifest(text, directory.name)
 
 
 def write(directory: Path, manifest: Manifest) -> None:
@@ -96,7 +90,7 @@ def of_directory(directory: Path, *, threads: int) -> Manifest:
     Raises FileNotFoundError if one goes away meanwhile.
     """
     files = in_threads(threads, lambda path: entry(directory, path), files_of(directory))
-    return Manifest(directory.name, step_of(directory.name), tuple(files))
+    return Manifest(directory.name, manifest_format.step_of(directory.name), tuple(files))
 
 
 def entry(directory: Path, path: Path) -> FileEntry:
@@ -107,17 +101,13 @@ def entry(directory: Path, path: Path) -> FileEntry:
     return FileEntry(relative, size, s3_store.checksum(path, part), part)
 
 
-def lacking(manifest: Manifest, directory: Path) -> str | None:
-    """Say which file of a manifest a directory lacks, or has with another size."""
-
-    def size(file: FileEntry) -> int | None:
-        path = directory / file.path
-        return path.stat().st_size if path.is_file() and not path.is_symlink() else None
-
-    return first_lacking(manifest, size)
+def size_in(directory: Path, file: FileEntry) -> int | None:
+    """Return the size that a file of a manifest has in a directory; None if it is not there."""
+    path = directory / file.path
+    return path.stat().st_size if path.is_file() and not path.is_symlink() else None
 
 
-def first_lacking(manifest: Manifest, size_of: Callable[[FileEntry], int | None]) -> str | None:
+def lacking(manifest: Manifest, size_of: Callable[[FileEntry], int | None]) -> str | None:
     """Say which file of a manifest is missing, or has another size, where it was looked for."""
     for file in manifest.files:
         found = size_of(file)
@@ -129,11 +119,7 @@ def first_lacking(manifest: Manifest, size_of: Callable[[FileEntry], int | None]
 
 
 def differing(
-    manifest: Manifest,
-    directory: Path,
-    *,
-    threads: int,
-    deadline: float | None = None,
+    manifest: Manifest, directory: Path, *, threads: int, deadline: float | None = None
 ) -> list[str]:
     """Return the files of a manifest that a directory lacks or holds with other content.
 
@@ -142,17 +128,15 @@ def differing(
     late: list[str] = []
 
     def differs(file: FileEntry) -> str | None:
-        path = directory / file.path
-        if not path.is_file() or path.is_symlink() or path.stat().st_size != file.size:
+        if size_in(directory, file) != file.size:
             return file.path
         if deadline is not None and time.monotonic() > deadline:
             late.append(file.path)
             return None
-        same = s3_store.checksum(path, file.part_bytes) == file.checksum
-        return None if same else file.path
+        found = s3_store.checksum(directory / file.path, file.part_bytes)
+        return None if found == file.checksum else file.path
 
-    found = in_threads(threads, differs, manifest.files)
-    changed = [path for path in found if path is not None]
+    changed = [path for path in in_threads(threads, differs, manifest.files) if path is not None]
     if late and not changed:
         raise OutOfTimeError
     return changed
@@ -178,4 +162,4 @@ def in_threads(
 ) -> list[Result]:
     """Return a function's results; hashlib and reading let other threads run meanwhile."""
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(function, items))
+        return [*pool.map(function, items)]

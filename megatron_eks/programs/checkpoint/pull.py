@@ -116,9 +116,8 @@ def _only_one(root: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as problem:
-            raise StopError(
-                program.EXIT_FAILED, root, "another pull is at work here", "wait until it has ended"
-            ) from problem
+            found, remedy = "another pull is at work here", "wait until it has ended"
+            raise StopError(program.EXIT_FAILED, root, found, remedy) from problem
         yield
     finally:
         os.close(descriptor)

@@ -67,7 +67,7 @@ class Remote:
             damage = f"no {manifest_format.MANIFEST}: its push has not come to its end"
             return Far(name, step, None, objects, damage, unfinished=True)
         sizes = {each.key: each.size for each in objects}
-        lacks = manifests.first_lacking(manifest, lambda file: sizes.get(manifest.key(file)))
+        lacks = manifests.lacking(manifest, lambda file: sizes.get(manifest.key(file)))
         return Far(name, step, manifest, objects, lacks)
 
     def every(self) -> dict[int, Far]:
@@ -101,8 +101,7 @@ class Remote:
     def problems(self, manifest: Manifest) -> list[str]:
         """Say what is wrong with a checkpoint, by the checksums that S3 keeps."""
         look = partial(self.problem, manifest)
-        found = manifests.in_threads(_THREADS, look, manifest.files)
-        return [text for text in found if text]
+        return [*filter(None, manifests.in_threads(_THREADS, look, manifest.files))]
 
     def damage(self, far: Far | None) -> str | None:
         """Say why a checkpoint cannot be fetched, by the checksums that S3 keeps."""
@@ -166,12 +165,8 @@ class Remote:
     def _newest_after(self, wanted: str) -> str | None:
         step_of = manifest_format.step_of
         newer = [name for name in self.store.names() if step_of(name) > step_of(wanted)]
-        whole = (
-            name
-            for name in sorted(newer, key=step_of, reverse=True)
-            if self.damage(self.look(name)) is None
-        )
-        return next(whole, None)
+        newer.sort(key=step_of, reverse=True)
+        return next((each for each in newer if self.damage(self.look(each)) is None), None)
 
     def _present(self, manifest: Manifest) -> bool:
         """Tell whether this very manifest is there; raises StopError for another one."""

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import checkpoints, manifest_format, manifests, whole
+from megatron_eks.programs.checkpoint.checkpoints import Judge
 from megatron_eks.programs.checkpoint.whole import State
 from megatron_eks.programs.printable import guarded
 
-DELETING = ".deleting-"
+_DELETING = ".deleting-"
 # Beside a training, which needs the other cores for its data.
 _THREADS = 4
 
@@ -52,7 +53,7 @@ class Known:
         self._states[path] = _mark(path), state
 
 
-def removable(root: Path, keep_last: int, ckpt_format: str, judge: checkpoints.Judge) -> list[Path]:
+def removable(root: Path, keep_last: int, ckpt_format: str, judge: Judge) -> list[Path]:
     """Return the checkpoints to remove, oldest first.
 
     Never the newest `keep_last` whole ones or any younger than the oldest of these, never the one
@@ -72,9 +73,7 @@ def removable(root: Path, keep_last: int, ckpt_format: str, judge: checkpoints.J
     return sorted(could & _older(every, keep_last, ckpt_format, judge))
 
 
-def _older(
-    every: list[Path], keep_last: int, ckpt_format: str, judge: checkpoints.Judge
-) -> set[Path]:
+def _older(every: list[Path], keep_last: int, ckpt_format: str, judge: Judge) -> set[Path]:
     kept = 0
     for number, path in enumerate(reversed(every), 1):
         kept += judge(path, ckpt_format).kind == "whole"
@@ -85,13 +84,16 @@ def _older(
 
 def prune(root: Path, keep_last: int, ckpt_format: str, known: Known) -> list[str]:
     """Remove what is removable, and what an interrupted removal left; return the names."""
-    removed = []
-    for leftover in root.glob(f"{DELETING}*"):
+    return remove_all(root, removable(root, keep_last, ckpt_format, known.judge))
+
+
+def remove_all(root: Path, paths: list[Path]) -> list[str]:
+    """Remove checkpoints, and what an interrupted removal left; return the names."""
+    for leftover in root.glob(f"{_DELETING}*"):
         shutil.rmtree(leftover)
-    for path in removable(root, keep_last, ckpt_format, known.judge):
+    for path in paths:
         remove(path)
-        removed.append(path.name)
-    return removed
+    return [path.name for path in paths]
 
 
 def remove(path: Path) -> None:
@@ -109,7 +111,7 @@ def replace(path: Path, new: Path) -> None:
 
 def _take_away(path: Path) -> Path:
     """Rename a checkpoint to what nothing takes for one, and return it."""
-    going = path.with_name(DELETING + path.name)
+    going = path.with_name(_DELETING + path.name)
     shutil.rmtree(going, ignore_errors=True)
     return path.rename(going)
 

@@ -9,10 +9,11 @@ torch 2.9; megatron/core/dist_checkpointing/strategies, Megatron core 0.19.
 import io
 import pickle
 import zipfile
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self, cast
+from typing import IO, Any, Self
 
 METADATA = ".metadata"
 RANK_FILE = "model_optim_rng.pt"
@@ -97,18 +98,13 @@ class _Unpickler(pickle.Unpickler):
 
 class _Strict(_Unpickler):
     def find_class(self, module: str, name: str, /) -> type[Inert]:
-        check_name(module, name)
+        if name not in _NAMES.get(module, ()):
+            raise BadFileError(f"it names {module}.{name}, which no checkpoint needs")
         return super().find_class(module, name)
 
 
-def check_name(module: str, name: str) -> None:
-    """Raise BadFileError for a name that no `.metadata` needs."""
-    if name not in _NAMES.get(module, ()):
-        raise BadFileError(f"it names {module}.{name}, which no checkpoint needs")
-
-
-def items(directory: Path) -> list[Item]:
-    """Return where `.metadata` of a checkpoint says that its bytes lie.
+def items(directory: Path) -> dict[str, list[Item]]:
+    """Return where `.metadata` of a checkpoint says that its bytes lie, by file.
 
     Raises BadFileError, and OSError where it cannot be read.
     """
@@ -125,24 +121,18 @@ def items(directory: Path) -> list[Item]:
             raise BadFileError(f"{METADATA} cannot be read: {problem}") from problem
     if not found:
         raise BadFileError(f"{METADATA} names no tensor")
-    return found
-
-
-def by_file(found: list[Item]) -> dict[str, list[Item]]:
-    """Return the items of each file."""
-    files: dict[str, list[Item]] = {}
+    files = defaultdict(list)
     for item in found:
-        files.setdefault(item.file, []).append(item)
+        files[item.file].append(item)
     return files
 
 
 def check_items(directory: Path, file: str, found: list[Item]) -> None:
     """Read the items of one file, each of which has checksums of its own; raises BadFileError."""
-    path = directory / file
-    with path.open("rb") as stream:
+    with (directory / file).open("rb") as stream:
         for item in sorted(found, key=lambda each: each.offset):
             if item.plain:
-                _check_zip(_slice(stream, item), f"{file} at {item.offset:,}")
+                _check_zip(_Slice(stream, item), f"{file} at {item.offset:,}")
 
 
 def check_file(path: Path) -> None:
@@ -151,11 +141,14 @@ def check_file(path: Path) -> None:
         _check_zip(stream, path.name)
 
 
-def has_common(directory: Path, found: list[Item]) -> bool:
+def has_common(directory: Path, found: Mapping[str, list[Item]]) -> bool:
     """Tell whether what all ranks of Megatron share is there: in a file, or as an object."""
-    return (directory / "common.pt").is_file() or any(
-        item.name.startswith(_COMMON) for item in found
-    )
+    return (directory / "common.pt").is_file() or next(_common(found), None) is not None
+
+
+def _common(found: Mapping[str, list[Item]]) -> Iterator[Item]:
+    for each in found.values():
+        yield from (item for item in each if item.name.startswith(_COMMON))
 
 
 def iterations(directory: Path) -> set[int]:
@@ -169,10 +162,9 @@ def iterations(directory: Path) -> set[int]:
             with path.open("rb") as stream:
                 found.append(_values(stream))
     if not found and (directory / METADATA).is_file():
-        common = [item for item in items(directory) if item.name.startswith(_COMMON)]
-        for item in common[:1]:
+        for item in [*_common(items(directory))][:1]:
             with (directory / item.file).open("rb") as stream:
-                found.append(_values(_slice(stream, item)))
+                found.append(_values(_Slice(stream, item)))
     return {each["iteration"] for each in found if isinstance(each.get("iteration"), int)}
 
 
@@ -195,7 +187,7 @@ def ranks(path: Path) -> int:
     return stages * shards * (experts if is_even else 1)
 
 
-def _values(stream: IO[bytes]) -> Mapping[str, Any]:
+def _values(stream: "IO[bytes] | _Slice") -> Mapping[str, Any]:
     """Return the dictionary that torch.save wrote, without its tensors; empty where it is none."""
     try:
         with zipfile.ZipFile(stream) as archive:
@@ -215,7 +207,7 @@ def _item(key: Any, place: Any) -> Item:  # noqa: ANN401 -- what a pickle holds
     return Item(str(key["fqn"]), file, offset, length, not place.get("transform_descriptors"))
 
 
-def _check_zip(stream: IO[bytes], name: str) -> None:
+def _check_zip(stream: "IO[bytes] | _Slice", name: str) -> None:
     try:
         with zipfile.ZipFile(stream) as archive:
             for member in archive.infolist():
@@ -229,28 +221,15 @@ def _check_zip(stream: IO[bytes], name: str) -> None:
         raise BadFileError(f"{name} is damaged: {problem}") from problem
 
 
-def _slice(stream: IO[bytes], item: Item) -> IO[bytes]:
-    return cast("IO[bytes]", _Slice(stream, item.offset, item.length))
-
-
 class _Slice(io.RawIOBase):
-    def __init__(self, stream: IO[bytes], begin: int, length: int) -> None:
+    def __init__(self, stream: IO[bytes], item: Item) -> None:
         super().__init__()
-        self._stream, self._begin, self._length = stream, begin, length
+        self._stream, self._begin, self._length = stream, item.offset, item.length
         self._place = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._length}[whence]
         self._place = max(0, base + offset)
-        return self._place
-
-    def tell(self) -> int:
         return self._place
 
     def read(self, size: int | None = -1, /) -> bytes:

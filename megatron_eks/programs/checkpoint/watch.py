@@ -7,8 +7,8 @@ from dataclasses import replace
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import commands, prune
 from megatron_eks.programs.checkpoint.commands import Sync
-from megatron_eks.programs.checkpoint.copies import Copies
 from megatron_eks.programs.program import StopError
+from megatron_eks.programs.run_log import Copies
 from megatron_eks.programs.start.rank_processes import is_alive
 
 _LOOK_SECONDS = 1.0

@@ -12,6 +12,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -59,7 +60,7 @@ def by_sizes(directory: Path, ckpt_format: str = DEFAULT_FORMAT) -> State:
             return State("damaged", "it is not there")
         manifest = manifests.read(directory)
         if manifest is not None:
-            lacks = manifests.lacking(manifest, directory)
+            lacks = manifests.lacking(manifest, partial(manifests.size_in, directory))
             return State("damaged", lacks) if lacks else State("whole")
         return by_format(directory, ckpt_format)
     except (BadManifestError, BadFileError, OSError) as problem:
@@ -139,7 +140,7 @@ def _distributed(directory: Path, *, has_common: bool) -> State:
     items = saved_tensors.items(directory)
     if has_common and not saved_tensors.has_common(directory, items):
         raise BadFileError("common.pt is missing")
-    for name, found in saved_tensors.by_file(items).items():
+    for name, found in items.items():
         path, needed = directory / name, max(item.offset + item.length for item in found)
         if not path.is_file():
             raise BadFileError(f"{name} is missing")
@@ -178,7 +179,7 @@ def _read(
     if named is not None and others:
         raise BadFileError(f"it holds iteration {min(others)}")
     has_items = (directory / saved_tensors.METADATA).is_file()
-    items = saved_tensors.by_file(saved_tensors.items(directory)) if has_items else {}
+    items = saved_tensors.items(directory) if has_items else {}
 
     def look(path: Path) -> Noted:
         if deadline is not None and time.monotonic() > deadline:

@@ -114,8 +114,7 @@ def _is_efa(path: Path) -> bool:
     driver = path / "device/driver"
     if driver.is_symlink():
         return driver.readlink().name == _DRIVER
-    vendor = _text(path / "device/vendor")
-    return vendor == _AMAZON
+    return _text(path / "device/vendor") == _AMAZON
 
 
 def _run_fi_info() -> str | None:

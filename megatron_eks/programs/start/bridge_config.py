@@ -19,19 +19,6 @@ Values = dict[str, Any]
 Config: TypeAlias = Any
 """A recipe's configuration, of classes that are not here to be looked at."""
 
-_SAME: dict[str, dict[str, list[str]]] = {}
-for _name, _key in SAME:
-    _block, _, _field = _key.partition(".")
-    _SAME.setdefault(_block, {}).setdefault(_field, []).append(_name)
-# Read below, because one value becomes several, or another.
-_OTHER: dict[str, set[str]] = {
-    "parallelism": {"sequence_parallel"},
-    "training": {"precision", "recompute"},
-    "data": {"prefix", "blend", "split", "tokenizer"},
-    "checkpoint": {"keep_last", "s3_uri"},
-    "runtime": set(),
-}
-_BLOCKS = {*_SAME, "model", "overrides"}
 _PRECISIONS = {
     "bf16": "bf16_mixed",
     "fp8": "bf16_with_fp8_delayed_scaling_mixed",
@@ -42,23 +29,22 @@ _PRECISION = "mixed_precision"
 _COMPARED = ("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads")
 
 
-def values_of(job: Mapping[str, Any]) -> tuple[Values, list[Finding]]:
-    """Return the values by dotted name, the job's overrides last, and what cannot be read."""
-    found = [_unknown(name, name, _BLOCKS) for name in job if name not in _BLOCKS]
+def values_of(job: Mapping[str, Any]) -> Values:
+    """Return the values by dotted name, the job's overrides last."""
     values: Values = {}
-    for block, names in _SAME.items():
-        given: Mapping[str, Any] = job.get(block) or {}
-        for name, value in given.items():
-            for place in names.get(name, ()):
-                if value is not None:
-                    values[place] = value
-            if name not in names and name not in _OTHER[block]:
-                found.append(_unknown(f"{block}.{name}", name, {*names, *_OTHER[block]}))
-    parallelism = job.get("parallelism") or {}
-    values["model.sequence_parallel"] = parallelism.get("tensor", 1) > 1 and parallelism.get(
-        "sequence_parallel", True
-    )
-    values.update(_training(job.get("training") or {}))
+    for place, key in SAME:
+        block, _, name = key.partition(".")
+        value = (job.get(block) or {}).get(name)
+        if value is not None:
+            values[place] = value
+    layout = job.get("parallelism") or {}
+    split = layout.get("tensor", 1) > 1 and layout.get("sequence_parallel", True)
+    values["model.sequence_parallel"] = split
+    training = job.get("training") or {}
+    if word := training.get("precision"):
+        values["mixed_precision"] = _PRECISIONS.get(word, word)
+    if granularity := training.get("recompute"):
+        values["model.recompute_granularity"] = None if granularity == "none" else granularity
     values.update(_data(job.get("data") or {}))
     if "checkpoint.save" in values:
         # The recipes' own place is below the working directory, which pods may not write.
@@ -72,7 +58,7 @@ def values_of(job: Mapping[str, Any]) -> tuple[Values, list[Finding]]:
     kept = bool(overrides.get("scheduler.use_checkpoint_opt_param_scheduler"))
     values["scheduler.override_opt_param_scheduler"] = not kept
     values.update(overrides)
-    return values, found
+    return values
 
 
 def apply(
@@ -102,27 +88,13 @@ def compare_model(config: Config, model: object) -> Iterator[Finding]:
             yield usage_error("--recipe", found, remedy)
 
 
-def _training(training: Mapping[str, Any]) -> Values:
-    values: Values = {}
-    if "precision" in training:
-        name = training["precision"]
-        values["mixed_precision"] = _PRECISIONS.get(name, name)
-    if "recompute" in training:
-        granularity = training["recompute"]
-        values["model.recompute_granularity"] = None if granularity == "none" else granularity
-    return values
-
-
 def _data(data: Mapping[str, Any]) -> Values:
     values: Values = {}
-    weights: list[float] | None = None
-    if data.get("blend"):
-        prefixes = [part["prefix"] for part in data["blend"]]
-        weights = [part["weight"] for part in data["blend"]]
-    else:
-        prefixes = [data["prefix"]] if data.get("prefix") else []
-    if prefixes:
+    if blend := data.get("blend"):
+        prefixes, weights = ([each[part] for each in blend] for part in ("prefix", "weight"))
         values["dataset.blend"] = (prefixes, weights)
+    elif data.get("prefix"):
+        values["dataset.blend"] = ([data["prefix"]], None)
     if data.get("split"):
         values["dataset.split"] = ",".join(f"{part:g}" for part in data["split"])
     if data.get("tokenizer"):

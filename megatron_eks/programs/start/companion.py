@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,16 +18,8 @@ class Companion:
     Raises OSError if it cannot be started.
     """
 
-    def __init__(
-        self,
-        name: str,
-        words: Sequence[str],
-        **settings: Any,  # noqa: ANN401 -- those of subprocess.Popen
-    ) -> None:
-        self.name = name
-        self._start: Callable[[], subprocess.Popen[bytes]] = lambda: subprocess.Popen(  # noqa: S603 -- this directory's own programs
-            words, stdin=subprocess.DEVNULL, **settings
-        )
+    def __init__(self, name: str, words: Sequence[str], **settings: Any) -> None:  # noqa: ANN401 -- those of subprocess.Popen
+        self.name, self._words, self._settings = name, words, settings
         self.process = self._start()
         self._ending = threading.Event()
         self._changing = threading.Lock()
@@ -39,6 +31,9 @@ class Companion:
             self._ending.set()
             self.process.terminate()
             return self.process
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(self._words, stdin=subprocess.DEVNULL, **self._settings)  # noqa: S603 -- ours
 
     def _keep(self) -> None:
         pause = _FIRST_PAUSE_SECONDS

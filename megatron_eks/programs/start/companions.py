@@ -13,8 +13,8 @@ from pathlib import Path
 
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import checkpoints
-from megatron_eks.programs.checkpoint.copies import Copies as State
 from megatron_eks.programs.program import Finding, Report, error, usage_error, warning
+from megatron_eks.programs.run_log import Copies as State
 from megatron_eks.programs.start import guard
 from megatron_eks.programs.start.companion import Companion, ended
 from megatron_eks.programs.start.rank_processes import Progress, cpu_seconds
@@ -34,14 +34,10 @@ class Copies:
     def __init__(self, save: Path, uri: str, keep_last: int) -> None:
         self._save, self._uri = save, uri
         self._push = [*_SYNC, "push", str(save), uri, f"--keep-last={keep_last}"]
-        self._watcher = Companion(
-            f"copies to {uri}",
-            [*self._push, "--watch", f"--parent={os.getpid()}"],
-            # Its JSON line is none of the training's.
-            stdout=sys.stderr.fileno(),
-            # It has to outlive the training, whose last checkpoint is the one that matters.
-            start_new_session=True,
-        )
+        words = [*self._push, "--watch", f"--parent={os.getpid()}"]
+        # Its JSON line is none of the training's, whose last checkpoint it has to outlive.
+        stdout = sys.stderr.fileno()
+        self._watcher = Companion(f"copies to {uri}", words, stdout=stdout, start_new_session=True)
 
     def finish(self) -> State:
         """Wait until the last checkpoint is sent: the container ends with the training.
@@ -54,11 +50,10 @@ class Copies:
         code, why = _wait(self._watcher.end()), ""
         # It ends with 0 where all is there; by a signal, or before it watched, it did not try.
         if code and self._has_checkpoints():
-            last = subprocess.Popen(  # noqa: S603 -- as above
-                self._push, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-            )
-            code = _wait(last)
-            why = _reason(last) if code else ""
+            last = subprocess.Popen(self._push, stdout=subprocess.PIPE)  # noqa: S603 -- ours
+            if code := _wait(last):
+                out = last.stdout.read() if last.stdout else b""
+                why = _parts(out, code)[1] or f"its program {ended(code)}"
         if code == 0 or not self._has_checkpoints():
             state = State(self._uri, "whole", "all that was saved last is there")
         else:
@@ -70,20 +65,17 @@ class Copies:
         return state
 
     def _has_checkpoints(self) -> bool:
-        try:
+        with suppress(OSError):
             return bool(checkpoints.iterations(self._save))
-        except OSError:
-            return False
+        return False
 
 
 class Retention:
     """The retention in a process of its own. Raises OSError if it cannot be started."""
 
     def __init__(self, save: Path, keep_last: int, ckpt_format: str) -> None:
-        self._words = [
-            *(*_RETENTION, f"--directory={save}"),
-            *(f"--keep-last={keep_last}", f"--format={ckpt_format}"),
-        ]
+        words = f"--directory={save}", f"--keep-last={keep_last}", f"--format={ckpt_format}"
+        self._words = [*_RETENTION, *words]
         self._beside = Companion(f"retention in {save}", [*self._words, f"--parent={os.getpid()}"])
 
     def finish(self) -> None:
@@ -91,7 +83,7 @@ class Retention:
         guard.leave()
         self._beside.end().wait()
         with suppress(OSError):
-            subprocess.run([*self._words, "--once"], stdin=subprocess.DEVNULL, check=False)  # noqa: S603 -- as above
+            subprocess.run(self._words, check=False)  # noqa: S603 -- ours
 
 
 @dataclass
@@ -101,11 +93,12 @@ class Beside:
     retention: Retention | None = None
     copies: Copies | None = None
 
-    def finish(self) -> State | None:
-        """Look after the last checkpoint; return what became of its copy."""
+    def finish(self) -> dict[str, object]:
+        """Look after the last checkpoint; return what became of its copy, where it has one."""
         if self.retention is not None:
             self.retention.finish()
-        return self.copies.finish() if self.copies is not None else None
+        told = self.copies.finish() if self.copies is not None else None
+        return {"copies": {"uri": told.uri, "state": told.state, "text": told.text}} if told else {}
 
 
 def start(save: Path, uri: str | None, keep_last: int, ckpt_format: str, report: Report) -> Beside:
@@ -158,13 +151,7 @@ def check_copies(save: Path, uri: str | None) -> Iterator[Finding]:
 def _ask(save: Path, uri: str) -> Finding | None:
     words = [*_SYNC, "check", str(save), uri]
     try:
-        done = subprocess.run(  # noqa: S603 -- as above
-            words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_CHECK_SECONDS,
-            check=False,
-        )
+        done = subprocess.run(words, capture_output=True, timeout=_CHECK_SECONDS, check=False)  # noqa: S603 -- ours
     except subprocess.TimeoutExpired:
         remedy = "see that S3 can be reached (network policy, endpoint, proxy)"
         return warning(uri, f"no answer in {_CHECK_SECONDS:.0f} s", remedy)
@@ -173,13 +160,6 @@ def _ask(save: Path, uri: str) -> Finding | None:
         return warning(subject, found, remedy) if found else None
     kind = usage_error if done.returncode == program.EXIT_USAGE else error
     return kind(subject or uri, found or f"its check {ended(done.returncode)}", remedy)
-
-
-def _reason(process: "subprocess.Popen[bytes]") -> str:
-    """Return what a program that has ended says of its failure in its JSON line."""
-    out = process.stdout.read() if process.stdout else b""
-    _, found, _ = _parts(out, process.returncode)
-    return found or f"its program {ended(process.returncode)}"
 
 
 def _parts(out: bytes, code: int) -> tuple[str, str, str]:

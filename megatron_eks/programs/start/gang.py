@@ -8,12 +8,11 @@ a node lives as long as the count in its file changes.
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 State = Literal["running", "finished", "failed", "ended"]
-_STATES = ("running", "finished", "failed", "ended")
 
 # Written over in place: no new file, no new block, and one write that readers see whole.
 _RECORD_BYTES = 128
@@ -41,13 +40,10 @@ def read(path: Path) -> Record | None:
     Raises OSError where the file system does not answer as it should.
     """
     try:
-        content = json.loads(path.read_bytes())
-        start, count, state = content["start"], content["count"], content["state"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        found = Record(**json.loads(path.read_bytes()))
+    except (FileNotFoundError, ValueError, TypeError):
         return None
-    if not isinstance(count, int) or state not in _STATES:
-        return None
-    return Record(str(start), count, state)
+    return found if isinstance(found.count, int) and found.state in get_args(State) else None
 
 
 class Heart:
@@ -64,8 +60,8 @@ class Heart:
     def beat(self, state: State = "running") -> None:
         """Say that this node lives, or how it ended; raises OSError."""
         self._count += 1
-        record = {"start": self._start, "count": self._count, "state": state}
-        os.pwrite(self._descriptor, json.dumps(record).ljust(_RECORD_BYTES).encode(), 0)
+        text = json.dumps(asdict(Record(self._start, self._count, state)))
+        os.pwrite(self._descriptor, text.ljust(_RECORD_BYTES).encode(), 0)
 
 
 class Peer:
@@ -79,8 +75,7 @@ class Peer:
         self.node = node
         self._patience = patience
         self._last: Record | None = None
-        self._known = False
-        self._still = 0
+        self._known, self._still = False, 0
 
     def look(self, record: Record | None) -> str | None:
         """Take one round's record; return what is wrong, if anything is.

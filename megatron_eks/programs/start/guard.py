@@ -70,6 +70,7 @@ def start(
     yield from check_efa(options, System(Path("/"), environment))
     seconds = 60 * (timeout_minutes or _DEFAULT_TIMEOUT_MINUTES)
     words = [
+        *(sys.executable, "-m", "megatron_eks.programs.start.watch"),
         f"--rank={os.getpid()}",
         f"--node={environment.get('GROUP_RANK', '0')}",
         f"--nodes={environment.get('GROUP_WORLD_SIZE', '1')}",
@@ -79,21 +80,13 @@ def start(
         f"--start-seconds={seconds}",
         f"--idle-seconds={seconds + _MARGIN_SECONDS}",
     ]
-    if options.expect_gpu_direct:
-        words.append("--expect-gpu-direct")
-    if options.heartbeats is not None:
-        words.append(f"--heartbeats={options.heartbeats}")
+    words += ["--expect-gpu-direct"] if options.expect_gpu_direct else []
+    words += [f"--heartbeats={options.heartbeats}"] if options.heartbeats is not None else []
     try:
-        watcher = Companion(
-            "watch",
-            [sys.executable, "-m", "megatron_eks.programs.start.watch", *words],
-            # torchrun ends a rank's whole process group; the watcher has to tell the other nodes.
-            start_new_session=True,
-        )
+        # torchrun ends a rank's whole process group; the watcher has to tell the other nodes.
+        _watchers.append(Companion("watch", words, start_new_session=True))
     except OSError as problem:
         yield warning("watch", str(problem), "training goes on unwatched")
-        return
-    _watchers.append(watcher)
 
 
 def leave() -> None:

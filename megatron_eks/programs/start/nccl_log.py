@@ -36,9 +36,8 @@ def judge(
     """
     names, provider = _NETWORK.findall(text), _PROVIDER.search(text)
     if not names:
-        return (
-            ("waiting", None) if silent_seconds is None else ("bad", _silence(text, silent_seconds))
-        )
+        silence = _silence(text, silent_seconds) if silent_seconds is not None else None
+        return "bad" if silence else "waiting", silence
     # A communicator that falls back is the one that matters.
     name = "Socket" if "Socket" in names else names[-1]
     if "Libfabric" not in name or provider is None or provider[1] != "efa":

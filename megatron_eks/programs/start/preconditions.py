@@ -1,7 +1,7 @@
 """What has to be true before GPUs start to work: data, tokenizer, directories and checkpoints."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,15 +15,42 @@ from megatron_eks.programs.prepare.indexed_data import (
     check_split,
 )
 from megatron_eks.programs.program import Finding, error, warning
-from megatron_eks.programs.start.megatron_arguments import MegatronArguments
 
 _DATA_OPTIONS = ("--data-path", "--train-data-path", "--valid-data-path", "--test-data-path")
+_FILES = ("NCCL_DEBUG_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 
 # Base weights are bf16, 2 bytes a parameter; a checkpoint has 14: fp32 weights and both Adam
 # moments besides.
 _CHECKPOINT_PER_BASE = 7
 _CHECKPOINTS_NEEDED = 2
+
+
+class MegatronArguments:
+    """The words for Megatron, by option; of an option given twice the last one counts."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = tuple(words)
+        self._values: dict[str, list[str]] = {}
+        values: list[str] = []
+        for word in self.words:
+            if word.startswith("--"):
+                name, equals, value = word.partition("=")
+                values = self._values[name] = [value] if equals else []
+            else:
+                values.append(word)
+
+    def values(self, option: str) -> tuple[str, ...]:
+        """Return the words after an option; empty if it is absent or a flag."""
+        return tuple(self._values.get(option, ()))
+
+    def value(self, option: str) -> str | None:
+        """Return the word after an option."""
+        return next(iter(self.values(option)), None)
+
+    def path(self, option: str) -> Path | None:
+        """Return the directory after an option."""
+        return Path(value) if (value := self.value(option)) else None
 
 
 def check_data(words: MegatronArguments, good: list[DataSet]) -> Iterator[Finding]:
@@ -48,9 +75,8 @@ def check_tokenizer(words: MegatronArguments) -> Iterator[Finding]:
     path = Path(model)
     if words.value("--tokenizer-type") == "HuggingFaceTokenizer":
         if not path.is_absolute():
-            yield warning(
-                model, "not a path, so every rank asks Hugging Face for it", "download it once"
-            )
+            found = "not a path, so every rank asks Hugging Face for it"
+            yield warning(model, found, "download it once")
         elif not path.is_dir():
             yield error(model, "no such directory", "download the tokenizer, or correct the path")
         elif not any((path / name).is_file() for name in _TOKENIZER_FILES):
@@ -60,16 +86,9 @@ def check_tokenizer(words: MegatronArguments) -> Iterator[Finding]:
         yield error(model, "no such file", "download the tokenizer, or correct the path")
 
 
-def check_program(program: Path) -> Iterator[Finding]:
-    """Check that Megatron is where it should be."""
-    if not program.is_file():
-        yield error(program, "no such file", "set MEGATRON_LM to a checkout of Megatron-LM")
-
-
 def check_writable(directory: Path) -> Iterator[Finding]:
     """Create a directory and write a file in it."""
-    problem = disk.probe(directory)
-    if problem is not None:
+    if problem := disk.probe(directory):
         yield _unwritable(directory, problem)
 
 
@@ -82,24 +101,19 @@ def check_save(
     """
     for path in disk.free_leftovers(save):
         yield warning(path, "left by work that was cut short, and removed", "nothing is to do")
-    problem = disk.probe(save)
-    if problem is not None:
+    if problem := disk.probe(save):
         needed = _checkpoint_size(save, pretrained, ckpt_format) if save.is_dir() else 0
         yield _unwritable(save, problem, max(least, needed))
 
 
 def check_environment(environment: Mapping[str, str]) -> Iterator[Finding]:
     """Create the directories that environment variables name; NCCL and torch do not."""
-    directories = []
-    if "TRITON_CACHE_DIR" in environment:
-        directories.append(Path(environment["TRITON_CACHE_DIR"]))
-    for name in ("NCCL_DEBUG_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"):
+    files = [environment.get(name, "") for name in _FILES]
+    cache = environment.get("TRITON_CACHE_DIR", "")
+    for directory in dict.fromkeys([Path(cache), *(Path(file).parent for file in files)]):
         # NCCL puts host and process for %h and %p, so such a directory cannot be known here.
-        parent = Path(environment.get(name, "")).parent
-        if parent.is_absolute() and "%" not in str(parent):
-            directories.append(parent)
-    for directory in dict.fromkeys(directories):
-        yield from check_writable(directory)
+        if directory.is_absolute() and "%" not in str(directory):
+            yield from check_writable(directory)
 
 
 def resume(
@@ -146,8 +160,8 @@ def _nothing_whole(save: Path, choice: Choice) -> Iterator[Finding]:
     if choice.lost or not own_rest:
         yield error(*checkpoints.lost(save, choice))
         return
+    found = "the run's first save, which did not come to its end"
     for name, _ in choice.rejected:
-        found = "the run's first save, which did not come to its end"
         yield warning(save / name, found, "the run begins anew")
 
 
@@ -195,9 +209,8 @@ def check_base(
         if state.loadable:
             return
         found = f"{base.checkpoint.name}: {state.why}"
-    text = f"no base weights: {found}"
-    fix = "convert the base weights, or correct --pretrained-checkpoint"
-    yield error(pretrained, text, fix)
+    remedy = "convert the base weights, or correct --pretrained-checkpoint"
+    yield error(pretrained, f"no base weights: {found}", remedy)
 
 
 def check_space(
@@ -207,18 +220,9 @@ def check_space(
     needed = _CHECKPOINTS_NEEDED * max(least, _checkpoint_size(save, pretrained, ckpt_format))
     free = shutil.disk_usage(save).free
     if free < needed:
-        yield warning(
-            save,
-            f"{disk.gigabytes(free)} free, and two checkpoints take about {disk.gigabytes(needed)}",
-            "remove what is not needed (`meks ckpt prune`), keep fewer checkpoints, or enlarge the "
-            "file system",
-        )
-
-
-def option_path(words: MegatronArguments, option: str) -> Path | None:
-    """Return a directory that Megatron is given."""
-    value = words.value(option)
-    return Path(value) if value else None
+        takes = f"two checkpoints take about {disk.gigabytes(needed)}"
+        remedy = f"{disk.MAKE_ROOM}, keep fewer checkpoints, or enlarge the file system"
+        yield warning(save, f"{disk.gigabytes(free)} free, and {takes}", remedy)
 
 
 def _checkpoint_size(save: Path, pretrained: Path | None, ckpt_format: str) -> int:
@@ -226,7 +230,7 @@ def _checkpoint_size(save: Path, pretrained: Path | None, ckpt_format: str) -> i
     if there:
         return checkpoints.size_bytes(there[max(there)])
     base = checkpoints.read_tracker(pretrained, ckpt_format) if pretrained else None
-    if base is None or base.checkpoint is None or not base.usable:
+    if base is None or base.checkpoint is None or base.state != "good":
         return 0
     return _CHECKPOINT_PER_BASE * checkpoints.size_bytes(base.checkpoint)
 

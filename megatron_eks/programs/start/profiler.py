@@ -74,8 +74,7 @@ class Profiler:
             self._between(step)
         except Exception as problem:  # noqa: BLE001 -- a training is worth more than its profile
             self._trace, self._given = None, self._wish
-            found, remedy = f"{type(problem).__name__}: {problem}", "training goes on without it"
-            program.say(str(program.warning("profile", found, remedy)))
+            _warn(f"{type(problem).__name__}: {problem}", "training goes on without it")
 
     def _between(self, step: int) -> None:
         if self._trace is not None:
@@ -91,8 +90,7 @@ class Profiler:
             elif step > latest:
                 self._given = wish
                 found = f"steps {wish.first} to {wish.last} are over"
-                remedy = "ask for later ones: meks profile"
-                program.say(str(program.warning("profile", found, remedy)))
+                _warn(found, "ask for later ones: meks profile")
 
     def _begin(self, first: int, last: int) -> None:
         self._first, self._last = first, last
@@ -152,6 +150,10 @@ class _Capture:
         getattr(torch.cuda.profiler, what)()
 
 
+def _warn(found: str, remedy: str) -> None:
+    program.say(str(program.warning("profile", found, remedy)))
+
+
 def begin_under_nsys(environment: Mapping[str, str]) -> None:
     """Begin this process again below nsys, where a request says so; else, go on.
 
@@ -178,8 +180,7 @@ def begin_under_nsys(environment: Mapping[str, str]) -> None:
         found = found if nsys else "nsys is not in this image"
     except OSError as problem:
         found = f"nsys is not started: {problem}"
-    remedy = "training goes on without it; meks profile without --nsys needs none"
-    program.say(str(program.warning("profile", found, remedy)))
+    _warn(found, "training goes on without it; meks profile without --nsys needs none")
 
 
 def of_rank(environment: Mapping[str, str]) -> Profiler | None:

@@ -39,9 +39,9 @@ class Rank:
         """Return all ranks of the node: what the same torchrun has started."""
         if "TORCHELASTIC_RUN_ID" not in os.environ:
             return [self.pid]
-        every = [path for path in Path("/proc").iterdir() if path.name.isdigit()]
-        mine = [path for path in every if _starter(int(path.name)) == self.agent]
-        return sorted(int(path.name) for path in mine if _is_rank(path) and not _is_nsys(path))
+        every = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+        mine = [each for each in every if _starter(each) == self.agent]
+        return sorted(each for each in mine if _is_rank(each) and not _is_nsys(each))
 
 
 class Progress:
@@ -93,10 +93,14 @@ def end(pids: list[int]) -> None:
 
 def _stat(pid: int) -> list[str]:
     """Return the fields from the third, the state, on; the second may hold spaces."""
+    return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
+
+
+def _read(pid: int, name: str) -> bytes:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
-        return []
+        return b""
 
 
 def _parent(pid: int) -> int | None:
@@ -107,21 +111,14 @@ def _parent(pid: int) -> int | None:
 def _starter(pid: int) -> int | None:
     """Return what has started a process: torchrun, also where nsys stands between the two."""
     parent = _parent(pid)
-    while parent and _is_nsys(Path(f"/proc/{parent}")):
+    while parent and _is_nsys(parent):
         parent = _parent(parent)
     return parent
 
 
-def _is_nsys(path: Path) -> bool:
-    try:
-        return (path / "comm").read_text().startswith("nsys")
-    except OSError:
-        return False
+def _is_nsys(pid: int) -> bool:
+    return _read(pid, "comm").startswith(b"nsys")
 
 
-def _is_rank(path: Path) -> bool:
-    try:
-        variables = (path / "environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return any(variable.startswith(b"LOCAL_RANK=") for variable in variables)
+def _is_rank(pid: int) -> bool:
+    return any(each.startswith(b"LOCAL_RANK=") for each in _read(pid, "environ").split(b"\0"))

@@ -23,7 +23,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from megatron_eks.programs import program
@@ -47,9 +46,8 @@ _LOG_BYTES = 4 * 2**20
 class NetworkWatch:
     """NCCL's logs of the node's ranks, until they say which network was chosen."""
 
-    def __init__(self, options: argparse.Namespace, environment: Mapping[str, str]) -> None:
-        self._options = options
-        self._pattern = environment.get("NCCL_DEBUG_FILE", "")
+    def __init__(self, options: argparse.Namespace, pattern: str) -> None:
+        self._options, self._pattern = options, pattern
         self._start = time.monotonic()
         self._settled: set[int] = set()
         self._said = False
@@ -63,12 +61,9 @@ class NetworkWatch:
         for rank in ranks:
             if rank in self._settled:
                 continue
-            state, finding = nccl_log.judge(
-                self._text(rank),
-                self._options.expect_efa,
-                gpu_direct=self._options.expect_gpu_direct,
-                silent_seconds=over,
-            )
+            text, direct = self._text(rank), self._options.expect_gpu_direct
+            wanted = self._options.expect_efa
+            state, finding = nccl_log.judge(text, wanted, gpu_direct=direct, silent_seconds=over)
             if state == "bad":
                 return finding
             if state == "good":
@@ -134,10 +129,9 @@ class Watch:
 
     def __init__(self, rank: Rank, options: argparse.Namespace) -> None:
         self._rank, self._options = rank, options
-        self._network = NetworkWatch(options, os.environ)
-        self._gang = None
-        if options.heartbeats is not None and options.nodes > 1:
-            self._gang = GangWatch(options)
+        self._network = NetworkWatch(options, os.environ.get("NCCL_DEBUG_FILE", ""))
+        is_gang = options.heartbeats is not None and options.nodes > 1
+        self._gang = GangWatch(options) if is_gang else None
         self._progress = Progress(options.idle_seconds)
 
     def run(self) -> tuple[int, Finding | None]:

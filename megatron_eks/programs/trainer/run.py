@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
@@ -78,9 +77,8 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
     # that then wants Python ends a rank that is done by SIGABRT, and its gang begins again.
     del decoder
     gc.collect()
-    copies = beside.finish() if code == 0 else None
+    told = beside.finish() if code == 0 else {}
     if summary:
-        told = {} if copies is None else {"copies": asdict(copies)}
         sys.stdout.write(json.dumps({**summary, **told}) + "\n")
         sys.stdout.flush()
     return code
