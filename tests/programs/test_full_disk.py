@@ -37,6 +37,20 @@ def broken(self, state, **words):
 DefaultStager.stage = broken
 """
 
+# A rank that tells what it reads, and a node that cannot read one checkpoint.
+UNREADABLE = """
+import os
+from megatron_eks.programs import s3_store
+checksum, rank = s3_store.checksum, os.environ["RANK"]
+def read(path, part):
+    if path.parent.name.startswith("iter_"):
+        sys.stderr.write(f"{rank} reads {path.parent.name}/{path.name}\\n")
+    if (rank, path.parent.name) == ("1", "iter_0000012"):
+        raise OSError(5, "Input/output error", str(path))
+    return checksum(path, part)
+s3_store.checksum = read
+"""
+
 TRAIN = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
@@ -152,6 +166,22 @@ def test_last_save_that_fails_ends_the_run_with_its_cause(trained, mount):
     assert PRUNE in line
     assert full.saved() == ["iter_0000004"]
     assert json.loads(done.stdout)["status"] == "failed"
+
+
+@pytest.mark.programs
+def test_ranks_share_the_reading_before_a_resume(trained):
+    """Each reads what it has saved, and what one of them cannot read is passed over by all."""
+    run, _ = trained
+    shared = run.copy("shared")
+    shutil.copytree(run.checkpoints, shared.checkpoints)
+    done = beginning_with(shared, UNREADABLE).run(2)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["resumed_from"] == 8
+    assert "iter_0000012: __1_0.distcp cannot be read: Input/output error" in done.stderr
+    said = [line for line in done.stderr.splitlines() if " reads " in line]
+    read = {line for line in said if line.endswith(".distcp")}
+    saves = ("iter_0000008", "iter_0000012")
+    assert read == {f"{rank} reads {save}/__{rank}_0.distcp" for rank in (0, 1) for save in saves}
 
 
 @pytest.mark.programs

@@ -11,7 +11,7 @@ import os
 import time
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -73,10 +73,12 @@ def by_bytes(
     *,
     threads: int = THREADS,
     deadline: float | None = None,
+    only: Callable[[str], bool] = lambda _: True,
 ) -> State:
     """Judge by every byte: against the manifest, else by the checksums that torch writes.
 
-    Where the monotonic clock reaches the deadline first, it is judged by sizes, and says so.
+    Where the monotonic clock reaches the deadline first, it is judged by sizes, and says so. With
+    `only` others read the other files, whose paths it is told.
     """
     state = by_sizes(directory, ckpt_format)
     if not state.loadable:
@@ -84,12 +86,13 @@ def by_bytes(
     try:
         manifest = manifests.read(directory)
         if manifest is None:
-            _read(directory, threads, lambda *_: None, deadline)
+            _read(directory, threads, lambda *_: None, deadline, only)
             return state
         if (directory / saved_tensors.METADATA).is_file():
             # A manifest tells that nothing was changed, and not who wrote it.
             saved_tensors.items(directory)
-        changed = manifests.differing(manifest, directory, threads=threads, deadline=deadline)
+        mine = replace(manifest, files=tuple(file for file in manifest.files if only(file.path)))
+        changed = manifests.differing(mine, directory, threads=threads, deadline=deadline)
     except OutOfTimeError:
         return State(state.kind, "its bytes were not all compared: that would have taken too long")
     except (BadManifestError, BadFileError, OSError) as problem:
@@ -169,6 +172,7 @@ def _read(
     threads: int,
     note: Callable[[Path, Path], Noted],
     deadline: float | None = None,
+    only: Callable[[str], bool] = lambda _: True,
 ) -> list[Noted]:
     """Compare a checkpoint with the checksums inside its files; `note` sees each good one.
 
@@ -190,7 +194,9 @@ def _read(
             saved_tensors.check_file(path)
         return note(directory, path)
 
-    return manifests.in_threads(threads, look, manifests.files_of(directory))
+    every = manifests.files_of(directory)
+    mine = [path for path in every if only(path.relative_to(directory).as_posix())]
+    return manifests.in_threads(threads, look, mine)
 
 
 def _backend(path: Path) -> object:

@@ -18,7 +18,7 @@ from megatron_eks.programs.start.companion import Companion
 _DEFAULT_TIMEOUT_MINUTES = 10.0
 # torch's and Megatron's own.
 _MARGIN_SECONDS = 60.0
-# The other ranks wait for rank 0 in their first collective.
+# Ranks wait for the slowest in a collective.
 _READING_SHARE = 0.6
 _LEAVE_SECONDS = 5.0
 _watchers: list[Companion] = []
@@ -97,5 +97,5 @@ def leave() -> None:
 
 
 def reading_deadline(timeout_minutes: float | None) -> float:
-    """Return until when, on the monotonic clock, rank 0 may read what the run resumes from."""
+    """Return until when, on the monotonic clock, ranks may read what the run resumes from."""
     return time.monotonic() + _READING_SHARE * 60 * (timeout_minutes or _DEFAULT_TIMEOUT_MINUTES)

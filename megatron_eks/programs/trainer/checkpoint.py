@@ -7,6 +7,7 @@ older ones go last.
 """
 
 import json
+import re
 import shutil
 import sys
 import time
@@ -29,6 +30,7 @@ from megatron_eks.programs.trainer.storage import Planner, Writer, take_sums
 
 _ASIDE = ".saving-"
 _FORMAT = whole.DEFAULT_FORMAT
+_RANKS_FILE = re.compile(r"__(\d+)_")
 _LONGEST = 500
 
 
@@ -72,10 +74,16 @@ class Checkpointer:
     def resume(self, deadline: float) -> dict[str, Any] | None:
         """Load what a start resumes from, if there is a checkpoint; return the trainer's state.
 
-        The first rank reads every byte of it before, until the deadline of the monotonic clock.
-        Raises LostCheckpointsError on all ranks, and ValueError for a file that would run code.
+        The ranks read every byte of it before, until the deadline of the monotonic clock. Raises
+        LostCheckpointsError on all ranks, and ValueError for a file that would run code.
         """
-        choice = self._choose(deadline) if self._rank == 0 else [None, None]
+        choice: list[str | None] = [None, None]
+        if self._rank == 0:
+            choice = self._choose(deadline)
+            self._share_out(None)
+        else:
+            while (name := self._share_out(None)) is not None:
+                self._read_share(name, deadline)
         dist.broadcast_object_list(choice, src=0, group=self._group)
         chosen, lost = choice
         if lost is not None:
@@ -198,7 +206,7 @@ class Checkpointer:
         What unfinished saves left is gone since the start-up guard looked for room (disk.py).
         """
         self.root.mkdir(parents=True, exist_ok=True)
-        choice = checkpoints.choose(self.root, _FORMAT, partial(_judge, deadline=deadline))
+        choice = checkpoints.choose(self.root, _FORMAT, partial(self._judge, deadline=deadline))
         for name, state in choice.rejected:
             sys.stderr.write(f"warning {self.root / name}: {state.why} - it is not resumed from\n")
         if choice.takes is None:
@@ -216,6 +224,32 @@ class Checkpointer:
             found, remedy = disk.explain(self.root, problem)
             sys.stderr.write(f"warning {self.root / checkpoints.TRACKER}: {found} - {remedy}\n")
         return [choice.takes.name, None]
+
+    def _judge(self, path: Path, _format: str, *, deadline: float) -> State:
+        """Judge a checkpoint by every byte, and by what this trainer alone has written into it."""
+        found = self._read_share(str(self._share_out(path.name)), deadline)
+        state = min(found, key=lambda each: (each.loadable, not each.why))
+        if state.loadable and not _has_trainer(path):
+            return State("damaged", "it is not this trainer's")
+        return state
+
+    def _share_out(self, name: str | None) -> str | None:
+        """Tell all ranks which checkpoint to read, or that there is none any more."""
+        words = [name]
+        dist.broadcast_object_list(words, src=0, group=self._group)
+        return words[0]
+
+    def _read_share(self, name: str, deadline: float) -> list[State]:
+        """Read this rank's part of a checkpoint, and return what all ranks found."""
+
+        def is_mine(path: str) -> bool:
+            # What this rank has saved, so that loading finds it in the node's memory.
+            match = _RANKS_FILE.match(path)
+            owner = int(match[1]) % self._ranks if match else 0
+            return bool(owner == self._rank)
+
+        words = self.root / name, _FORMAT
+        return self.gather(whole.by_bytes(*words, threads=2, deadline=deadline, only=is_mine))
 
     def _publish(self, aside: Path, step: int, trainer: dict[str, Any], begun: float) -> None:
         final = self.root / f"iter_{step:07d}"
@@ -242,14 +276,6 @@ class Checkpointer:
             retention.prune(self.root, self._keep_last, _FORMAT, self._known)
         except OSError as problem:
             sys.stderr.write(f"warning {self.root}: {problem} - old checkpoints stay\n")
-
-
-def _judge(path: Path, _format: str, *, deadline: float) -> State:
-    """Judge a checkpoint by every byte, and by what this trainer alone has written into it."""
-    state = whole.by_bytes(path, _FORMAT, deadline=deadline)
-    if state.loadable and not _has_trainer(path):
-        return State("damaged", "it is not this trainer's")
-    return state
 
 
 def _has_trainer(directory: Path) -> bool:
