@@ -23,6 +23,25 @@ batches.close()
 print(json.dumps(threading.active_count()))
 """
 
+HANGS = """
+import json, time
+from megatron_eks.programs.trainer import batches
+batches._PATIENCE_SECONDS = 0.1
+class Hangs:
+    def sample(self, number):
+        time.sleep(3600)
+ahead = batches.Batches(
+    Hangs(), consumed=0, per_rank=2, rank=0, ranks=2, ahead=2, vocabulary=9
+)
+ahead.close()
+print(json.dumps("ended"))
+"""
+
+
+def test_a_read_that_hangs_holds_no_gpus(programs_python):
+    """Nobody needs what it would bring: the process ends without it."""
+    assert python_says(programs_python, HANGS) == "ended"
+
 
 def test_nothing_is_made_after_the_end(programs_python):
     """A thread inside PyTorch while Python ends would abort the process: a job done, yet failed."""

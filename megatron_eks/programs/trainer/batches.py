@@ -1,9 +1,9 @@
 """What a rank trains on: batches of its samples, made ahead, each with the state after it."""
 
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import torch
@@ -17,6 +17,8 @@ from megatron_eks.programs.trainer.text import STREAMS, TextSamples
 from megatron_eks.programs.trainer.tokenizer import BadTokenizerError, Tokenizer
 
 _VALIDATION_SEQUENCES = 64
+# A read from the network may hang, and GPUs are not to wait for it after the last step.
+_PATIENCE_SECONDS = 30.0
 
 Samples = IndexedSamples | TextSamples
 
@@ -75,8 +77,12 @@ class Batches:
         if isinstance(samples, TextSamples):
             turns = range(rank, STREAMS * ranks, ranks)
             samples.expect({number % STREAMS for number in turns})
-        self._maker = ThreadPoolExecutor(1)
-        self._ready = deque(self._maker.submit(self._make) for _ in range(ahead))
+        self._asked = threading.Semaphore(ahead)
+        self._made = SimpleQueue[Batch | Exception]()
+        self._is_closed = False
+        # Of an executor's threads Python waits for each before it ends.
+        self._maker = threading.Thread(target=self._fill, daemon=True)
+        self._maker.start()
 
     def close(self) -> None:
         """End the thread that makes batches ahead.
@@ -84,12 +90,24 @@ class Batches:
         A thread that is inside PyTorch when Python ends takes the process down with SIGABRT, and a
         job that is done would count as failed.
         """
-        self._maker.shutdown(cancel_futures=True)
+        self._is_closed = True
+        self._asked.release()
+        self._maker.join(_PATIENCE_SECONDS)
 
     def next(self) -> Batch:
         """Return the next batch; raises what reading and tokenizing raise."""
-        self._ready.append(self._maker.submit(self._make))
-        return self._ready.popleft().result()
+        self._asked.release()
+        made = self._made.get()
+        if isinstance(made, Exception):
+            raise made
+        return made
+
+    def _fill(self) -> None:
+        while self._asked.acquire() and not self._is_closed:
+            try:
+                self._made.put(self._make())
+            except Exception as problem:  # noqa: BLE001 -- raised where the batch is asked for
+                self._made.put(problem)
 
     def _make(self) -> Batch:
         numbers = rank_samples(self._consumed, self._per_rank, self._rank, self._ranks)
