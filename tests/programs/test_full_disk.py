@@ -37,6 +37,12 @@ def broken(self, state, **words):
 DefaultStager.stage = broken
 """
 
+# A trainer that tries its last save again sooner than in life.
+IMPATIENT = """
+from megatron_eks.programs.trainer import checkpoint
+checkpoint._PAUSES_SECONDS = (0, 0.1, 0.2)
+"""
+
 # A rank that tells what it reads, and a node that cannot read one checkpoint.
 UNREADABLE = """
 import os
@@ -154,15 +160,16 @@ def test_a_full_disk_in_mid_run_costs_the_saves_alone(trained, mount):
 
 @pytest.mark.programs
 def test_last_save_that_fails_ends_the_run_with_its_cause(trained, mount):
-    """The error names the cause, and what a restart takes."""
+    """It is tried three times; then the error names the cause, and what a restart takes."""
     run, _ = trained
     place = mount("full", int(1.7 * size_of(run)))
-    full = on(run, "last", place / "checkpoints")
+    full = beginning_with(on(run, "last", place / "checkpoints"), IMPATIENT)
     done = full.run(1)
     assert done.returncode != 0
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error train_fsdp: ")]
     assert line.startswith(f"error train_fsdp: the checkpoint of step 12 was not saved: {FULL}")
     assert "the last whole one is iter_0000004" in line
+    assert done.stderr.count("warning checkpoint of step 12: ") == 3
     assert PRUNE in line
     assert full.saved() == ["iter_0000004"]
     assert json.loads(done.stdout)["status"] == "failed"

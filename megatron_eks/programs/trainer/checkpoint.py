@@ -32,6 +32,8 @@ _ASIDE = ".saving-"
 _FORMAT = whole.DEFAULT_FORMAT
 _RANKS_FILE = re.compile(r"__(\d+)_")
 _LONGEST = 500
+# Before each attempt at a run's last save: somebody may have made room.
+_PAUSES_SECONDS = (0.0, 5.0, 20.0)
 
 
 class LostCheckpointsError(Exception):
@@ -139,10 +141,12 @@ class Checkpointer:
         return self.finish() if wait else True
 
     def save_last(self, step: int, trainer: dict[str, Any]) -> None:
-        """Save what the run ends with. Raises NotSavedError."""
+        """Save what the run ends with, again if that fails. Raises NotSavedError."""
         self._at_end = True
-        if self.save(step, trainer, wait=True):
-            return
+        for pause in _PAUSES_SECONDS:
+            time.sleep(pause)
+            if self.save(step, trainer, wait=True):
+                return
         last = checkpoints.read_tracker(self.root, _FORMAT).checkpoint
         other = f"the last whole one is {last.name}" if last else "no other is whole"
         found, _, remedy = self._why.partition("; ")
