@@ -14,6 +14,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PARENT, _USER, _SYSTEM, _STARTED, _EXIT_CODE = 1, 11, 12, 19, 49
 # What torch's own threads use in a process that waits is a tenth of this.
 _LEAST_CPU = 0.01
+_DUMP_SECONDS = 0.5
 
 
 class Rank:
@@ -81,14 +82,26 @@ def started(pid: int) -> float | None:
 
 
 def end(pids: list[int]) -> None:
-    """Kill ranks.
+    """Kill ranks, after the stacks of those that can show them.
 
     Not by a signal that a rank may answer with a checkpoint and exit code 0: the job would count as
     done.
     """
+    shown = [pid for pid in pids if _catches(pid, signal.SIGUSR1)]
+    _send(shown, signal.SIGUSR1)
+    time.sleep(_DUMP_SECONDS if shown else 0)
+    _send(pids, signal.SIGKILL)
+
+
+def _send(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
+
+
+def _catches(pid: int, number: signal.Signals) -> bool:
+    caught = _read(pid, "status").partition(b"SigCgt:")[2].split()[:1]
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in caught)
 
 
 def _stat(pid: int) -> list[str]:

@@ -1,9 +1,11 @@
 """One rank of train_fsdp or train_ddp, from its command line to its exit code."""
 
 import argparse
+import faulthandler
 import gc
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -43,6 +45,8 @@ _ALONE = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE":
 @guarded()
 def main(program: str, description: str | None, layout: Layout, argv: Sequence[str]) -> int:
     """Check, train and sum up; return the exit code."""
+    # What a blocked rank shows of itself before the watcher ends it.
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     profiler.begin_under_nsys(os.environ)
     options = _parser(description).parse_args(argv)
     _be_alone_without_torchrun()
