@@ -2,8 +2,9 @@
 
 image_check [--launcher PROGRAM] [--efa]
 
-Python 3.11 is what it runs on itself. torch and torchrun have to be there; boto3 where S3 is used,
-and with --efa NCCL's plugin, or ranks on several nodes fall back to TCP: these two are warnings.
+Python 3.11 is what it runs on itself. torch and torchrun have to be there. Warnings: boto3 where S3
+is used, what kinds fsdp and ddp import, and with --efa NCCL's plugin, or ranks on several nodes
+fall back to TCP.
 
 Exit codes: 0 nothing is missing, 2 the image lacks something.
 """
@@ -43,6 +44,10 @@ def main(argv: Sequence[str], report: Report) -> None:
     if find_spec("boto3") is None:
         found = "not in the image: no copies to S3, and no program above 700 KiB"
         report.warning("boto3", found, "install it if jobs in this image need one of both")
+    for package, lack in (("pydantic", "do not start"), ("tokenizers", "read no text")):
+        if find_spec(package) is None:
+            found = f"not in the image: kinds fsdp and ddp {lack}"
+            report.warning(package, found, "install it if jobs of these kinds use this image")
     system = System(Path("/"), os.environ)
     if options.efa and system.nccl_plugin() is None:
         found = f"no {' or '.join(system.plugin_names())}: on several nodes NCCL falls back to TCP"

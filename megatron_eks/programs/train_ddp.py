@@ -8,8 +8,11 @@ other's), the metrics and the exit codes. `training.sharding` has no meaning her
 
 import sys
 
-from megatron_eks.programs.trainer.parallel import copy
-from megatron_eks.programs.trainer.run import main
+from megatron_eks.programs.start import guard
 
 if __name__ == "__main__":
+    guard.require("train_ddp", "pydantic")
+    from megatron_eks.programs.trainer.parallel import copy
+    from megatron_eks.programs.trainer.run import main
+
     sys.exit(main("train_ddp", __doc__, copy, sys.argv[1:]))

@@ -15,8 +15,11 @@ is one JSON object, from rank 0.
 
 import sys
 
-from megatron_eks.programs.trainer.parallel import shard
-from megatron_eks.programs.trainer.run import main
+from megatron_eks.programs.start import guard
 
 if __name__ == "__main__":
+    guard.require("train_fsdp", "pydantic")
+    from megatron_eks.programs.trainer.parallel import shard
+    from megatron_eks.programs.trainer.run import main
+
     sys.exit(main("train_fsdp", __doc__, shard, sys.argv[1:]))

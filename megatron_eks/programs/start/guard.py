@@ -8,11 +8,12 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 from megatron_eks.programs import program
 from megatron_eks.programs.checks.efa_system import System
-from megatron_eks.programs.program import Finding, error, warning
+from megatron_eks.programs.program import Finding, Report, error, usage_error, warning
 from megatron_eks.programs.start.companion import Companion
 
 _DEFAULT_TIMEOUT_MINUTES = 10.0
@@ -99,3 +100,20 @@ def leave() -> None:
 def reading_deadline(timeout_minutes: float | None) -> float:
     """Return until when, on the monotonic clock, ranks may read what the run resumes from."""
     return time.monotonic() + _READING_SHARE * 60 * (timeout_minutes or _DEFAULT_TIMEOUT_MINUTES)
+
+
+def refuse(name: str, report: Report) -> int:
+    """Say why a trainer does not begin, once on each node; return its exit code."""
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        report.write_findings()
+    if os.environ.get("RANK", "0") == "0":
+        report.write_summary({"program": name, "status": "refused"})
+    return report.exit_code
+
+
+def require(name: str, package: str) -> None:
+    """End a trainer whose modules import what the image does not have."""
+    if find_spec(package) is None:
+        found = "not in the image, and kinds fsdp and ddp do not start without it"
+        report = Report([usage_error(package, found, "install it there (docs/images.md)")])
+        sys.exit(refuse(name, report))

@@ -53,13 +53,13 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
     report = Report()
     config = read_config(options.config, report.findings)
     if config is None:
-        return _refuse(program, report)
+        return guard.refuse(program, report)
     saves = config.checkpoint
     based = saves.pretrained is not None
     shape = read_model(config.model, base_weights=based, findings=report.findings)
     report.collect(guard.start(options, os.environ, config.timeout_minutes))
     if shape is None:
-        return _refuse(program, report)
+        return guard.refuse(program, report)
     report.collect(check_all(config, shape, options.device))
     if os.environ["RANK"] == "0":
         report.collect(check_packages(options.track))
@@ -69,7 +69,7 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
     if saves.pretrained is not None:
         report.collect(check_pretrained(decoder, shape, Path(saves.pretrained)))
     if report.exit_code:
-        return _refuse(program, report)
+        return guard.refuse(program, report)
     beside = companions.Beside()
     if os.environ["RANK"] == "0":
         wishes = Path(saves.directory), saves.s3_uri, saves.keep_last
@@ -194,14 +194,6 @@ def _be_alone_without_torchrun() -> None:
     if "RANK" not in os.environ:
         # One process, on a port of its own choice.
         os.environ.update(_ALONE, MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
-
-
-def _refuse(program: str, report: Report) -> int:
-    if os.environ["LOCAL_RANK"] == "0":
-        report.write_findings()
-    if os.environ["RANK"] == "0":
-        report.write_summary({"program": program, "status": "refused"})
-    return report.exit_code
 
 
 def _split(words: str) -> tuple[str, str]:
