@@ -174,10 +174,14 @@ class ImageBuild(Construct):
         app, folder = cdk.Stage.of(self), f"asset.{self._image.tag}"
         assert app is not None  # noqa: S101 -- every stack is in one
         target = Path(app.asset_outdir, folder)
-        if self._image.own is None:
-            stage(checkout, self._image.name, target)
-        else:
-            stage_own(self._image.own, cluster, checkout, target)
+        # Its name says what is in it, and it has its name when it is whole.
+        if not target.is_dir():
+            part = target.with_name(f"{folder}.part")
+            if self._image.own is None:
+                stage(checkout, self._image.name, part)
+            else:
+                stage_own(self._image.own, cluster, checkout, part)
+            part.rename(target)
         asset = cdk.Stack.of(self).synthesizer.add_file_asset(
             source_hash=self._image.tag,
             packaging=cdk.FileAssetPackaging.ZIP_DIRECTORY,

@@ -109,10 +109,8 @@ def secrets(manifests: Manifests) -> Found:
             said = f"base64 hides nothing: {found}"
             yield from report(code, each[key], each[key], said, "create it with kubectl")
     for name, value in _told(manifests):
-        text = f'{name}="{value.text}"'
-        named = [e[1] for e in _SAID.finditer(text) if is_secret(_SNAKE.sub("_", e[1]), e[2])]
-        wrong = (named or _is_token(text)) and not _is_token(value.text)
-        yield from report(code, wrong, value, f"{[*named, name][0]}: {found}", remedy)
+        wrong = (secret := _secret_in(f'{name}="{value.text}"')) and not _is_token(value.text)
+        yield from report(code, wrong, value, f"{secret}: {found}", remedy)
 
 
 def _told(manifests: Manifests) -> Iterator[tuple[str, Value]]:
@@ -127,6 +125,14 @@ def _told(manifests: Manifests) -> Iterator[tuple[str, Value]]:
             yield before.text.partition("=")[0], word
 
 
+@cache  # as above
+def _secret_in(said: str) -> str:
+    """Return the name of a secret that a text such as NAME="VALUE" gives away."""
+    named = [e[1] for e in _SAID.finditer(said) if is_secret(_SNAKE.sub("_", e[1]), e[2])]
+    return [*named, said.partition("=")[0] if _is_token(said) else ""][0]
+
+
+@cache
 def _is_token(text: str) -> bool:
     return bool(TOKEN.search(text) or _PASSWORD.search(text))
 

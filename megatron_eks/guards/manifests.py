@@ -105,7 +105,7 @@ class Object:
     @cached_property
     def parts(self) -> list[Value]:
         """Everything that is written in it, but in the schemas of a definition."""
-        return [] if self.kind == "CustomResourceDefinition" else [*inside(self.body)]
+        return [] if self.kind == "CustomResourceDefinition" else inside(self.body)
 
     @property
     def main_pod(self) -> Pod | None:
@@ -120,8 +120,11 @@ class Manifests:
     def __init__(self, bodies: Sequence[Value]) -> None:
         self.objects = [Object(each) for each in bodies]
         self._by_kind: dict[str, list[Object]] = {}
+        self._by_name: dict[tuple[str, str, str], Object] = {}
         for each in self.objects:
             self._by_kind.setdefault(each.kind, []).append(each)
+            space = "" if each.kind in _CLUSTER_WIDE else each.namespace
+            self._by_name.setdefault((each.kind, each.name, space), each)
 
     def of(self, *kinds: str) -> list[Object]:
         """Return the objects of some kinds."""
@@ -155,9 +158,7 @@ class Manifests:
 
     def named(self, kind: str, name: str, namespace: str = "") -> Object | None:
         """Return the object of that name; the namespace matters for kinds that have one."""
-        wide = kind in _CLUSTER_WIDE
-        found = (e for e in self.of(kind) if e.name == name and (wide or e.namespace == namespace))
-        return next(found, None)
+        return self._by_name.get((kind, name, "" if kind in _CLUSTER_WIDE else namespace))
 
     def lacks(self, kind: str, name: str, namespace: str = "") -> bool:
         """Tell whether a named object is surely missing: others of its kind are at hand, not it.

@@ -91,7 +91,8 @@ def shares(manifests: Manifests) -> Found:
         label, space = job.labels[kueue.QUEUE_LABEL], job.namespace
         local = manifests.named("LocalQueue", label.text, space)
         queue = manifests.named("ClusterQueue", local["spec"]["clusterQueue"].text if local else "")
-        pods = [e for e in manifests.pods if (e.owner.name, e.owner.namespace) == (job.name, space)]
+        runtime = manifests.named("TrainingRuntime", job.name, space)
+        pods = [*job.pods, *(runtime.pods if runtime else ())]
         for pod, resource in product(pods[:1], (GPU, EFA)):
             yield from _waiting(queue, label, pod, resource) if queue else ()
 

@@ -211,7 +211,9 @@ def _failure_policy(spec: Value, pod: Pod, lost_node: str = "Ignore") -> Found:
 @manifest_guard
 def job_parts(manifests: Manifests) -> Found:
     """Label what belongs to a job (docs/commands.md), and wait for policies (EKS, "Limit Pod")."""
-    parts = manifests.of("ConfigMap", "Service", "NetworkPolicy", "TrainJob")
+    parts: dict[str, list[Object]] = {}
+    for each in manifests.of("ConfigMap", "Service", "NetworkPolicy", "TrainJob"):
+        parts.setdefault(each.name, []).append(each)
     for job in manifests.of(*WITH_PODS):
         pod = job.main_pod
         if pod is None or not pod.spec:
@@ -222,7 +224,7 @@ def job_parts(manifests: Manifests) -> Found:
         rows = [("app", (app.raw,) if app else (), _UNSEEN)]
         yield from pod.metadata["labels"].must_hold(Rule.POD_LABEL, *rows)
         rows += [("megatron-eks/job", (job.name,), _UNSEEN)] if ours else []
-        for each in (job, *(each for each in parts if each.name in names)):
+        for each in (job, *(each for name in sorted(names) for each in parts.get(name, ()))):
             yield from each.labels.must_hold(Rule.POD_LABEL, *rows)
             if each.kind == "ConfigMap":
                 why = "ranks that start again get other files than those that go on"

@@ -91,3 +91,15 @@ def test_a_new_tag_is_a_new_source_and_touches_no_other_image(sources, tmp_path,
     before, after = assembly.template("Images"), Assembly(plan, tmp_path).template("Images")
     differing = {name for name, body in before.resources.items() if after.resources[name] != body}
     assert {name[:7] for name in differing} == {"FsdpRol", "FsdpPro"}
+
+
+def test_an_interrupted_copy_of_a_source_is_completed(sources, tmp_path, assembly):
+    """What has the name of its content is whole, and is not copied again."""
+    name = f"asset.{assembly.plan.images[0].tag}"
+    cut = tmp_path / f"{name}.part" / PROGRAM
+    cut.parent.mkdir(parents=True)
+    cut.write_text("pri")
+    for _ in range(2):
+        app_of(assembly.plan, sources, tmp_path).synth()
+        assert (tmp_path / name / PROGRAM).read_text() == (sources / PROGRAM).read_text()
+    assert not cut.exists()
