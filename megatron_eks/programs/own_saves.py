@@ -25,7 +25,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -270,7 +270,10 @@ def main(argv: Sequence[str], report: Report) -> None:
         _COMMANDS[options.command](_Saves(options), options, report)
     elif program.look_again(options, partial(_look, options, set())):
         found, remedy = "not all that was saved is where it should be", "see the lines above"
-        raise StopError(program.EXIT_CHECK_FAILED, options.directory, found, remedy)
+        stop = StopError(program.EXIT_CHECK_FAILED, options.directory, found, remedy)
+        # The first error in a container's log is taken for why its ranks ended.
+        stop.findings = (replace(stop.finding, level="warning"),)
+        raise stop
 
 
 if __name__ == "__main__":

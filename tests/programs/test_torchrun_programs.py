@@ -173,3 +173,4 @@ def test_copies_that_fail_are_said(tmp_path, s3):
     done = run("own_saves", *words, environment=s3.environment)
     assert done.code == 4
     assert f"copies to {URI}: failing: " in done.stderr
+    assert "\nerror " not in f"\n{done.stderr}"
