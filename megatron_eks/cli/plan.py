@@ -22,6 +22,7 @@ def init(
     instance_type: Annotated[str | None, Parameter(metavar="TYPE")] = None,
     zone: Annotated[str | None, Parameter(metavar="ZONE")] = None,
     max_nodes: args.N = None,
+    capacity: Annotated[str | None, Parameter(metavar="KIND|ID")] = None,
     lustre_gib: args.N = None,
     admin_role_arn: args.Arn = None,
     public_cidr: Annotated[str | None, Parameter(metavar="RANGE")] = None,
@@ -39,6 +40,7 @@ def init(
     :param instance_type: of the GPU nodes: p4d.24xlarge
     :param zone: of the GPU nodes
     :param max_nodes: the most GPU nodes at any time
+    :param capacity: on_demand (default), spot, or the id of a reservation or Capacity Block
     :param lustre_gib: of the file system
     :param admin_role_arn: who administers it; default: your role
     :param public_cidr: who reaches it; default: your address, as checkip.amazonaws.com sees it
@@ -53,6 +55,7 @@ def init(
         "instance-type": instance_type,
         "zone": zone,
         "max-nodes": max_nodes,
+        "capacity": capacity,
         "lustre-gib": lustre_gib,
         "admin-role-arn": admin_role_arn,
         "public-cidr": public_cidr,

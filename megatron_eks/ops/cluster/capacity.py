@@ -100,6 +100,7 @@ class Reservation:
     count: int
     starts: datetime | None
     ends: datetime | None
+    is_block: bool = False
 
 
 def described(number: str, ec2: BaseClient) -> Reservation | None:
@@ -120,6 +121,7 @@ def described(number: str, ec2: BaseClient) -> Reservation | None:
         count=int(each.get("TotalInstanceCount", 0)),
         starts=each.get("StartDate"),
         ends=each.get("EndDate"),
+        is_block=each.get("ReservationType") == "capacity-block",
     )
 
 

@@ -20,7 +20,7 @@ from megatron_eks.config.parse import parse_cluster
 from megatron_eks.folders import clusters_in
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.tools import caller_role
-from megatron_eks.ops.cluster.capacity import offers_of
+from megatron_eks.ops.cluster.capacity import OVER, described, offers_of
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import DONE, FAILED, USAGE, Failure
 from megatron_eks.ops.output import replace_file
@@ -29,6 +29,7 @@ from megatron_eks.project import IN_CHECKOUT, ROOT, TEMPLATE
 
 _KUBERNETES = str(ClusterConfig.model_fields["kubernetes_version"].default)
 _NAME, _INSTANCE, _NODES, _LUSTRE_GIB = "training", "p4d.24xlarge", 2, 1200
+_CAPACITY = "on_demand"
 _ZONES = 3
 _HERE = Path(__file__).parent
 _SCHEMAS, _OWN_SCHEMAS = ROOT / "megatron_eks" / "config" / "schema", ".schema"
@@ -50,6 +51,8 @@ class Answers:
     offers: tuple[str, ...]
     """All zones of the region that have the type."""
     max_nodes: int
+    capacity: str
+    """As the file has it."""
     capacity_gib: int
 
 
@@ -131,6 +134,7 @@ class _Questions:
             pool_zone=zone,
             offers=(zone,),
             max_nodes=_NODES,
+            capacity=_capacity(_CAPACITY),
             capacity_gib=_LUSTRE_GIB,
         )
 
@@ -148,10 +152,14 @@ class _Questions:
         self._settle(question, "public-cidr", cidr, lambda a: {"cidrs": (a,)})
         self._settle("name of the cluster", "name", _NAME, lambda a: {"name": a})
         self._settle("instance type", "instance-type", _INSTANCE, self._of_type)
+        if given.get("capacity") or self._console.answers:
+            question = "capacity: on_demand, spot, or the id of a reservation or Capacity Block"
+            self._settle(question, "capacity", _CAPACITY, self._of_capacity)
         zones, zone = self._known.offers, self._known.pool_zone
         if len(zones) > 1 or given.get("zone"):
             self._settle(f"zone ({', '.join(zones)})", "zone", zone, self._of_zone)
-        self._settle("most nodes", "max-nodes", _NODES, partial(_number, "max_nodes"))
+        nodes = self._known.max_nodes
+        self._settle("most nodes", "max-nodes", nodes, partial(_number, "max_nodes"))
         read = partial(_number, "capacity_gib")
         self._settle("file system, GiB", "lustre-gib", _LUSTRE_GIB, read)
         return self._known
@@ -213,6 +221,26 @@ class _Questions:
         changes = {"instance_type": kind, "pool": kind.partition(".")[0], "offers": offers}
         return {**changes, **self._of_zone(offers[0])}
 
+    def _of_capacity(self, answer: str) -> dict[str, Any]:
+        """Return what follows from a kind of capacity, or from a reservation that is there."""
+        if not answer.startswith("cr-"):
+            return {"capacity": _capacity(answer)}
+        kind = self._known.instance_type
+        found = described(answer, self._aws.client("ec2"))
+        if found is None or found.state in OVER or found.instance_type != kind:
+            what = f"{answer} is {found.state}, of {found.instance_type}" if found else answer
+            text = f"{what}: no reservation of {kind} for {self._aws.region}"
+            remedy = "name another with --capacity, or another --instance-type"
+            raise Failure(Code.NO_CAPACITY, text, remedy, exit_code=USAGE)
+        block = found.is_block and found.ends
+        known = f"id: {answer}" + (f", ends_at: {found.ends:%Y-%m-%dT%H:%M:%SZ}" if block else "")
+        return {
+            "capacity": _capacity("capacity_block" if block else "reservation", known),
+            "max_nodes": found.count,
+            "offers": (found.zone,),
+            **self._of_zone(found.zone),
+        }
+
     def _of_zone(self, zone: str) -> dict[str, Any]:
         return {"pool_zone": zone, "zones": self._around(zone)}
 
@@ -220,6 +248,10 @@ class _Questions:
         """Return the pool's zone and others of the region, in their order."""
         others = [each for each in self._zones_there if each != first]
         return tuple(sorted([first, *others[: _ZONES - 1]]))
+
+
+def _capacity(kind: str, known: str = "") -> str:
+    return f"{{type: {kind}{', ' if known else ''}{known}}}"
 
 
 def _number(field: str, answer: str) -> dict[str, int]:

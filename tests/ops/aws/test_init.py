@@ -1,11 +1,14 @@
 """`meks init` writes a cluster file that validates, from what AWS knows and a few answers."""
 
+from datetime import UTC, datetime
+
 import boto3
 import pytest
 from botocore.stub import Stubber
 
 from megatron_eks.ops.aws.tools import caller_role
 from megatron_eks.ops.cluster import init
+from megatron_eks.ops.cluster.capacity import Reservation
 from megatron_eks.ops.failure import Failure
 from megatron_eks.project import load_project
 from tests.ops.aws.fakes import ACCOUNT, NOBODY, TODAY, Clients, console, said
@@ -68,7 +71,7 @@ def test_each_value_has_its_reason_beside_it(place):
 
 def test_answers_are_taken_as_they_are_typed(place):
     """A return takes what is proposed."""
-    assert place.run("\nlab\ng5.8xlarge\n\n4\n\n", address="8.8.4.4") == 0
+    assert place.run("\nlab\ng5.8xlarge\n\n\n4\n\n", address="8.8.4.4") == 0
     plan = place.plan()
     assert (plan.name, plan.pools[0].name, plan.pools[0].max_nodes) == ("lab", "g5", 4)
     assert "name of the cluster [training]: " in said(place.console)
@@ -83,15 +86,17 @@ def test_answers_are_taken_as_they_are_typed(place):
         (1, "My_Cluster"),
         (1, "a: b"),
         (2, "p5.24xlarge"),
-        (3, "us-east-1a"),
-        (4, "two"),
-        (4, "0"),
-        (5, "1000"),
+        (3, "block"),
+        (3, "cr-0123456789abcdef0"),
+        (4, "us-east-1a"),
+        (5, "two"),
+        (5, "0"),
+        (6, "1000"),
     ],
 )
 def test_a_wrong_answer_is_told_and_asked_again(place, wrong, found):
     """At once, and none of the others is lost."""
-    right = ["8.8.4.4/32", "lab", "g5.8xlarge", "us-east-2b", "4", "2400"]
+    right = ["8.8.4.4/32", "lab", "g5.8xlarge", "spot", "us-east-2b", "4", "2400"]
     typed = [*right[:wrong], found, *right[wrong:]]
     assert place.run("\n".join([*typed, ""])) == 0
     plan = place.plan()
@@ -100,6 +105,7 @@ def test_a_wrong_answer_is_told_and_asked_again(place, wrong, found):
         "address range",
         "name of",
         "instance type [",
+        "capacity: ",
         "zone (",
         "most nodes",
         "file system, GiB",
@@ -112,6 +118,27 @@ def test_an_input_that_ends_ends_the_questions(place):
     with pytest.raises(Failure, match="add --name"):
         place.run("8.8.4.4/32\nbad name!\n")
     assert not place.file.exists()
+
+
+def test_a_reservation_says_where_its_nodes_are(place, monkeypatch):
+    """EC2 knows its zone, number of nodes and end; only these are left to be asked."""
+    found = Reservation(
+        id="cr-0123456789abcdef0",
+        state="active",
+        instance_type="p5.48xlarge",
+        zone="us-east-2c",
+        count=6,
+        starts=None,
+        ends=datetime(2027, 1, 31, 11, 30, tzinfo=UTC),
+        is_block=True,
+    )
+    monkeypatch.setattr(init, "described", lambda *_: found)
+    place.run(yes=True, address="8.8.4.4", instance_type="p5.48xlarge", capacity=found.id)
+    (pool,) = place.plan().pools
+    assert (pool.zone, pool.max_nodes, pool.capacity.kind) == ("us-east-2c", 6, "capacity_block")
+    assert (pool.capacity.reservation_id, pool.capacity.ends_at) == (found.id, found.ends)
+    with pytest.raises(Failure, match="is active, of p5"):
+        place.run(yes=True, force=True, instance_type="p4d.24xlarge", capacity=found.id)
 
 
 def test_flags_need_no_terminal(place):
@@ -157,7 +184,7 @@ def test_an_address_that_nobody_tells_is_asked_for(place):
     """A network without a way to AWS's page is no reason to end."""
     with pytest.raises(Failure, match="add --public-cidr"):
         place.run(yes=True, address=None)
-    assert place.run("\n8.8.4.4/32\n\n\n\n\n\n", address=None) == 0
+    assert place.run("\n8.8.4.4/32\n\n\n\n\n\n\n", address=None) == 0
 
 
 def test_what_does_not_validate_is_not_written(place):
