@@ -120,6 +120,8 @@ def plan(
     :param search: the fastest layouts that fit, for one Megatron job or all
     :param what_if: with JOB: the effect of other recomputation, precision, saves or nodes
     """
+    if search is not None and what_if:
+        raise CycloptsError(msg="--search and --what-if exclude each other: leave one out")
     if search is not None:
         from megatron_eks.ops.planning.search import run as run_search
 

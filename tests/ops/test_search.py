@@ -73,6 +73,8 @@ def test_what_if_shows_the_money(capsys):
     assert max(map(len, table)) <= 80
     with pytest.raises(SystemExit, match="2"):
         main(["plan", "--what-if"])
+    with pytest.raises(SystemExit, match="2"):
+        main(["plan", "--search", JOB, "--what-if"])
 
 
 def test_what_if_compares_the_price_of_a_token(capsys):
