@@ -112,6 +112,13 @@ def test_efs_is_priced_by_what_it_holds(planned):
     assert "EFS: 0.30 USD a month for each GiB" in planned("homes", "table")
 
 
+def test_add_ons_without_a_pinned_version_are_named(planned):
+    """Another day may bring another one."""
+    chosen = "EKS chooses the version of eks-node-monitoring-agent, aws-efs-csi-driver.\n"
+    assert chosen in planned("homes", "table")
+    assert "EKS chooses" not in planned("existing_cluster", "table")
+
+
 def test_a_capacity_block_has_an_end_and_no_price(planned):
     """What was paid for it is not made up, and why is said."""
     lines = planned("block", "table").splitlines()

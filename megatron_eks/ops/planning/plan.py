@@ -69,6 +69,9 @@ def _page(project: Project) -> Iterator[str]:
 def _notes(plan: ClusterPlan) -> Iterator[str]:
     # In one line each: some are commands to copy.
     yield from (f"To see to: {note}" for note in plan.notes)
+    chosen = [addon.name for addon in plan.addons if addon.version is None]
+    if chosen and "Cluster" in plan.stacks:
+        yield f"EKS chooses the version of {', '.join(chosen)}."
     if plan.platform.workload == "pytorchjob":
         yield f"The project of pytorchjob ended with {TRAINING_OPERATOR_LAST}: docs/workloads.md"
     if plan.storage.efs:
