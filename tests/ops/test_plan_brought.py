@@ -97,6 +97,14 @@ def test_scratch_is_slower_and_cheaper(planned):
     assert made["cost"]["idle_per_hour"] == pytest.approx(0.1 + 0.68 + 0.045 + 1200 * 0.14 / 730)
 
 
+def test_queues_say_what_they_have_of_each_pool(planned):
+    """A cluster without teams has one; without Kueue there is none."""
+    share = {"pool": "p4d", "gpus": 16, "efa": 8}
+    queues = [{"name": "megatron-workshop", "shares": [share]}]
+    assert planned("without_a_way_out")["cluster"]["queues"] == queues
+    assert "queues" not in planned("homes")["cluster"]
+
+
 def test_a_mirror_is_told_what_to_hold(planned):
     """By the addresses at which nodes will look."""
     made = planned("without_a_way_out")

@@ -7,6 +7,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.ops.output import picked
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.lustre import CHANGES
+from megatron_eks.plan.cluster.queues import QueuePlan
 from megatron_eks.plan.cluster.teams import TeamPlan
 from megatron_eks.plan.cost import cluster_cost, job_cost
 from megatron_eks.plan.jobs.job import JobPlan, Training
@@ -73,6 +74,7 @@ def _cluster(plan: ClusterPlan) -> Json:
             "writes": list(plan.data_access.writes),
         },
         **({"teams": [_team(each) for each in plan.teams]} if plan.is_shared else {}),
+        **({"queues": [_queue(each) for each in plan.queues]} if plan.platform.kueue else {}),
         "images": {image.name: f"{image.repository}:{image.tag}" for image in plan.images},
         "mirrored_images": [plan.platform.egress.image(uri) for uri in plan.third_party_images]
         if plan.platform.egress.mirror
@@ -90,6 +92,11 @@ def _team(team: TeamPlan) -> Json:
         "reads": [*team.data_access.reads],
         "writes": [*team.data_access.writes],
     }
+
+
+def _queue(queue: QueuePlan) -> Json:
+    name = queue.team.name if queue.team else None
+    return {"name": name, "shares": [asdict(share) for share in queue.shares]}
 
 
 def _storage(plan: ClusterPlan) -> Json:
