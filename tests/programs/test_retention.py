@@ -18,7 +18,7 @@ from megatron_eks.programs.checkpoint import (
     whole,
 )
 from tests.programs import saved
-from tests.programs.megatron_files import TRACKER, write_checkpoint
+from tests.programs.megatron_files import TRACKER, write_checkpoint, write_rank
 from tests.programs.run_program import command
 
 # Each example writes files, which takes its time on a busy machine.
@@ -42,8 +42,17 @@ def prune(root: Path, keep_last: int) -> list[str]:
     return retention.prune(root, keep_last, DIST, retention.Known())
 
 
+def leave(root: Path, iteration: int) -> Path:
+    """Leave the rest of a save that was cut short, before any save that comes later."""
+    rest = write_checkpoint(root, iteration, whole=False)
+    (rest / ".metadata").unlink()
+    return rest
+
+
 def save(root: Path, *iterations: int, tracker: int | str | None = None) -> None:
     """Write whole checkpoints of this run, and the tracker of the last or of a given one."""
+    # The kernel's clock for files is a coarse one.
+    time.sleep(0.01)
     root.mkdir(parents=True, exist_ok=True)
     checkpoints.note_imported(root)
     for iteration in iterations:
@@ -70,6 +79,55 @@ def test_nothing_goes_while_the_tracker_is_not_good(tmp_path, tracker):
     """Megatron rewrites the tracker in place, so it may be caught half written."""
     save(tmp_path, 100, 200, 300, tracker=tracker)
     assert prune(tmp_path, 1) == []
+
+
+def test_remnants_of_failed_saves_go_once_they_are_old(tmp_path):
+    """A save that never became whole goes when a younger one is whole, not before."""
+    checkpoints.note_imported(tmp_path)
+    leave(tmp_path, 100)
+    leave(tmp_path, 400)
+    for iteration in (150, 500):
+        (tmp_path / f"iter_{iteration:07d}").mkdir()
+    write_rank(tmp_path / "iter_0000160", "mp_rank_00", torn=True)
+    save(tmp_path, 200, 300)
+    assert prune(tmp_path, 2) == ["iter_0000100", "iter_0000150", "iter_0000160"]
+    assert names(tmp_path) == ["iter_0000200", "iter_0000300", "iter_0000400", "iter_0000500"]
+
+
+def test_what_is_being_copied_to_here_stays(tmp_path):
+    """It looks like the rest of a save, but is younger than the last; its times are set back."""
+    save(tmp_path, 200, 300)
+    time.sleep(0.01)
+    rest = leave(tmp_path, 100)
+    for path in [*rest.iterdir(), rest]:
+        os.utime(path, (1e9, 1e9))
+    assert prune(tmp_path, 1) == ["iter_0000200"]
+    assert names(tmp_path) == ["iter_0000100", "iter_0000300"]
+
+
+@pytest.mark.parametrize("more", ["notes.txt", ".metadata", "sealed", "imported"])
+def test_what_may_be_of_use_to_somebody_is_no_remnant(tmp_path, more):
+    """What others put there, or a format that has no last file could load."""
+    if more == "imported":
+        leave(tmp_path, 100)
+    checkpoints.note_imported(tmp_path)
+    rest = tmp_path / "iter_0000100" if more == "imported" else leave(tmp_path, 100)
+    if more == "sealed":
+        manifests.write(rest, manifests.of_directory(rest, threads=1))
+    elif more == ".metadata":
+        saved.dot_metadata(rest)
+    elif more != "imported":
+        (rest / more).touch()
+    save(tmp_path, 200, 300)
+    assert prune(tmp_path, 3) == []
+
+
+def test_nothing_goes_of_a_save_that_is_younger_than_what_is_whole(tmp_path):
+    """A run that was set back saves a lower step again, and is in the middle of it."""
+    save(tmp_path, 200, 300, tracker=200)
+    time.sleep(0.01)
+    leave(tmp_path, 250)
+    assert prune(tmp_path, 3) == []
 
 
 def test_checkpoints_without_a_manifest_stay(tmp_path):
@@ -197,18 +255,20 @@ def test_interrupted_removal_is_finished(tmp_path):
     choice=st.integers(0, 30),
 )
 def test_retention_never_takes_what_counts(tmp_path_factory, good, torn, keep_last, choice):
-    """The newest N, the tracker's own and what has no manifest stay."""
+    """The newest N, the tracker's own and anything younger than the newest whole one stay."""
     root = tmp_path_factory.mktemp("save")
     torn -= good
-    save(root, *good, tracker=choice)
+    checkpoints.note_imported(root)
     for iteration in torn:
-        write_checkpoint(root, iteration, whole=False)
+        leave(root, iteration)
+    save(root, *good, tracker=choice)
     prune(root, keep_last)
     left = set(checkpoints.iterations(root))
     assert set(sorted(good)[-keep_last:]) <= left
-    assert torn <= left
+    assert {iteration for iteration in torn if iteration > max(good)} <= left
     if choice in good:
         assert left & good == set(sorted(good)[-keep_last:]) | {choice}
+        assert not {iteration for iteration in torn if iteration < max(good)} & left
     else:
         assert left == good | torn
 

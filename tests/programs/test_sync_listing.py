@@ -94,6 +94,19 @@ def test_prune_of_both_ends_removes_what_only_names(sync, s3, tmp_path):
     assert not [key for key in s3.names() if key.startswith("iter_0000300")]
 
 
+def test_prune_names_what_a_save_left_that_did_not_end(sync, tmp_path):
+    """It goes for another reason than age."""
+    checkpoints.note_imported(tmp_path)
+    (tmp_path / "iter_0000150").mkdir()
+    time.sleep(0.01)
+    for step in (100, 200):
+        saved.seal(saved.megatron(tmp_path, step))
+    (tmp_path / TRACKER).write_text("200")
+    dry = sync("prune", tmp_path, "--keep-last", "2", "--local", "--dry-run")
+    (row,) = dry.summary["goes"]
+    assert (row["name"], row["why"]) == ("iter_0000150", "left by a save that did not end")
+
+
 @pytest.mark.parametrize("words", [("prune", "here", "--keep-last", "1"), ("push", "here")])
 def test_a_command_that_has_nowhere_to_act_is_refused(sync, words):
     """The command line is wrong."""

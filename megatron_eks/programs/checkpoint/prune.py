@@ -99,8 +99,8 @@ def remote_choices(sync: Sync, keep_last: int) -> Iterator[Choice]:
 def local_choices(root: Path, keep_last: int, judge: Judge, report: Report) -> Iterator[Choice]:
     """Yield what becomes of the checkpoints of a directory, as retention beside a training has it.
 
-    Kept: the newest `keep_last`, what the tracker names, what has no manifest, and what may be a
-    save in progress.
+    Kept: the newest `keep_last`, what the tracker names, and without a manifest all but what a save
+    left that did not end.
     """
     judged: dict[Path, State] = {}
 
@@ -121,7 +121,10 @@ def local_choices(root: Path, keep_last: int, judge: Judge, report: Report) -> I
             remedy = "it does not count as kept; remove it, or bring it back (meks ckpt pull)"
             report.warning(path, state.why, remedy)
         if goes:
-            why = f"older than the newest {keep_last}"
+            rest = state.kind == "unfinished"
+            why = (
+                "left by a save that did not end" if rest else f"older than the newest {keep_last}"
+            )
         elif stop and state.kind != "damaged":
             why = "the tracker file names no checkpoint that can be loaded"
         elif path == named and state.loadable:

@@ -13,12 +13,18 @@ from pathlib import Path
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import checkpoints, manifest_format, manifests, whole
 from megatron_eks.programs.checkpoint.checkpoints import Judge
+from megatron_eks.programs.checkpoint.saved_tensors import RANK_FILE
 from megatron_eks.programs.checkpoint.whole import State
 from megatron_eks.programs.printable import guarded
 
 _DELETING = ".deleting-"
 # Beside a training, which needs the other cores for its data.
 _THREADS = 4
+# What a save leaves in its directory; anything else there was put by somebody.
+_PARTS = (
+    *("*.distcp", ".metadata", ".metadata.tmp", "common.pt"),
+    *("mp_rank_*", RANK_FILE, "distrib_optim.pt"),
+)
 
 
 class Known:
@@ -57,29 +63,40 @@ def removable(root: Path, keep_last: int, ckpt_format: str, judge: Judge) -> lis
     """Return the checkpoints to remove, oldest first.
 
     Never the newest `keep_last` whole ones or any younger than the oldest of these, never the one
-    the tracker names, none without a manifest. Nothing at all unless `judge` finds those that stay
-    whole.
+    the tracker names, and without a manifest only what a save of this run left that did not end.
+    Nothing at all unless `judge` finds those that stay whole.
     """
     tracker = checkpoints.read_tracker(root, ckpt_format)
     # Megatron rewrites the tracker in place, so for a moment it names nothing: wait for the next
     # round rather than guess.
     if tracker.state != "good" or tracker.checkpoint is None:
         return []
-    every = [path for path in checkpoints.iterations(root).values() if _has_manifest(path)]
     # First by sizes: where nothing could go, nothing has to be read.
-    could = _older(every, keep_last, ckpt_format, whole.by_sizes) - {tracker.checkpoint}
+    could = _older(root, keep_last, ckpt_format, whole.by_sizes) - {tracker.checkpoint}
     if not could or not judge(tracker.checkpoint, ckpt_format).loadable:
         return []
-    return sorted(could & _older(every, keep_last, ckpt_format, judge))
+    return sorted(could & _older(root, keep_last, ckpt_format, judge))
 
 
-def _older(every: list[Path], keep_last: int, ckpt_format: str, judge: Judge) -> set[Path]:
-    kept = 0
-    for number, path in enumerate(reversed(every), 1):
-        kept += judge(path, ckpt_format).kind == "whole"
-        if kept and kept == keep_last:
-            return set(every[:-number])
-    return set()
+def _older(root: Path, keep_last: int, ckpt_format: str, judge: Judge) -> set[Path]:
+    """Return what is older than the newest `keep_last` whole ones, and what failed saves left."""
+    every, others = checkpoints.iterations(root), checkpoints.imported(root)
+    sealed = [step for step, path in every.items() if _has_manifest(path)]
+    kept: list[int] = []
+    for step in reversed(sealed):
+        if judge(every[step], ckpt_format).kind == "whole":
+            kept.append(step)
+        if len(kept) == keep_last:
+            break
+    if not kept:
+        return set()
+    old = {every[step] for step in sealed if len(kept) == keep_last and step < kept[-1]}
+    for step, path in every.items():
+        is_own = others is not None and path.name not in others and step < kept[0]
+        # What somebody is copying to here just now is younger than the last save.
+        if is_own and _is_remnant(path) and _touched(path) < _last_change(every[kept[0]]):
+            old.add(path)
+    return old
 
 
 def prune(root: Path, keep_last: int, ckpt_format: str, known: Known) -> list[str]:
@@ -183,6 +200,18 @@ def _mark(path: Path) -> object:
 def _last_change(path: Path) -> int:
     """Return when the kernel last noted a change of a file, in nanoseconds; no copy keeps it."""
     return max((each.stat().st_ctime_ns for each in manifests.files_of(path)), default=0)
+
+
+def _touched(path: Path) -> int:
+    return max(each.lstat().st_ctime_ns for each in [path, *path.rglob("*")])
+
+
+def _is_remnant(path: Path) -> bool:
+    """Tell whether a directory is empty or holds parts of a save alone, which nobody can load."""
+    # Which format it has is not known for sure, and this one asks for the least.
+    if _has_manifest(path) or whole.by_sizes(path, "torch_dcp").kind != "unfinished":
+        return False
+    return all(any(map(each.match, _PARTS)) for each in path.rglob("*"))
 
 
 def _has_manifest(path: Path) -> bool:
