@@ -11,9 +11,9 @@ ACCOUNT = "000000000000"
 PARTITION = "aws"
 
 
-def tag_list(tags: "dict[str, str]") -> list[Object]:
-    """Write tags as most services take them."""
-    return [{"Key": key, "Value": value} for key, value in tags.items()]
+def present(values: Object) -> Object:
+    """Return values without those that are None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def pick(value: Value, path: str) -> Value:

@@ -5,11 +5,9 @@ from urllib.parse import unquote, urlsplit
 
 from moto.core.responses import ActionResult, BaseResponse, EmptyResult
 
-from megatron_eks.localcloud.aws.clients import Clients
 from megatron_eks.localcloud.aws.cloudformation.errors import ValidationError
 from megatron_eks.localcloud.aws.cloudformation.region import Region, Regions
-from megatron_eks.localcloud.aws.cloudformation.stacks import Request
-from megatron_eks.localcloud.aws.values import Value
+from megatron_eks.localcloud.aws.cloudformation.stacks import Stack
 
 
 class CloudFormationApi(BaseResponse):
@@ -27,60 +25,53 @@ class CloudFormationApi(BaseResponse):
         return self.regions.region(self.region)
 
     @property
-    def _clients(self) -> Clients:
-        return self.regions.clients(self.region)
+    def _change_set(self) -> tuple[str, str | None]:
+        return self.params["ChangeSetName"], self.params.get("StackName")
 
-    def _get(self, name: str, default: Value = None) -> Value:
-        return self.params.get(name, default)
+    @property
+    def _stack(self) -> Stack:
+        return self._region.find(self.params["StackName"], deleted=True)
 
     def create_change_set(self) -> ActionResult:
         """CreateChangeSet."""
-        stack, change_set = self._region.create_change_set(
-            self._get("ChangeSetName"),
-            self._get("StackName"),
-            self._get("ChangeSetType", "UPDATE"),
-            self._request(),
-        )
+        body = self._template_body()
+        stack, change_set = self._region.create_change_set(self.params, body)
         return ActionResult({"Id": change_set.id, "StackId": stack.id})
 
     def describe_change_set(self) -> ActionResult:
         """DescribeChangeSet."""
-        stack, change_set = self._region.find_change_set(
-            self._get("ChangeSetName"), self._get("StackName")
-        )
+        stack, change_set = self._region.find_change_set(*self._change_set)
         return ActionResult(change_set.describe(stack))
 
     def execute_change_set(self) -> EmptyResult:
         """ExecuteChangeSet; it ends when the stack has reached its end."""
-        self._region.execute_change_set(self._get("ChangeSetName"), self._get("StackName"))
+        self._region.execute_change_set(*self._change_set)
         return EmptyResult()
 
     def delete_change_set(self) -> EmptyResult:
         """DeleteChangeSet."""
-        self._region.delete_change_set(self._get("ChangeSetName"), self._get("StackName"))
+        self._region.delete_change_set(*self._change_set)
         return EmptyResult()
 
     def list_change_sets(self) -> ActionResult:
         """ListChangeSets."""
-        stack = self._region.find(self._get("StackName"))
+        stack = self._region.find(self.params["StackName"])
         summaries = [each.summary(stack) for each in self._region.change_sets(stack)]
         return ActionResult({"Summaries": summaries})
 
     def delete_stack(self) -> EmptyResult:
         """DeleteStack."""
-        self._region.delete(self._get("StackName"))
+        self._region.delete(self.params["StackName"])
         return EmptyResult()
 
     def describe_stacks(self) -> ActionResult:
         """DescribeStacks."""
-        name = self._get("StackName")
-        found = [self._region.find(name, deleted=True)] if name else self._region.living()
+        found = [self._stack] if self.params.get("StackName") else self._region.living()
         return ActionResult({"Stacks": [stack.describe() for stack in found]})
 
     def describe_stack_events(self) -> ActionResult:
         """DescribeStackEvents, the latest first."""
-        stack = self._region.find(self._get("StackName"), deleted=True)
-        return ActionResult({"StackEvents": list(reversed(stack.events))})
+        return ActionResult({"StackEvents": list(reversed(self._stack.events))})
 
     def describe_events(self) -> ActionResult:
         """DescribeEvents: what a change set was refused for, which is told in its status here."""
@@ -88,59 +79,33 @@ class CloudFormationApi(BaseResponse):
 
     def describe_stack_resources(self) -> ActionResult:
         """DescribeStackResources: of a stack, or of the one that a thing is in."""
-        name, physical_id = self._get("StackName"), self._get("PhysicalResourceId")
-        stacks = [self._region.find(name, deleted=True)] if name else self._region.living()
-        if physical_id:
-            stacks = [
-                stack
-                for stack in stacks
-                if any(each.physical_id == physical_id for each in list(stack.resources.values()))
-            ]
-        if not stacks:
-            raise ValidationError(f"Stack for {physical_id} does not exist")
-        wanted = self._get("LogicalResourceId")
-        found = [
-            stack.describe_resource(each)
-            for stack in stacks
-            for each in list(stack.resources.values())
-            if wanted in (None, each.name)
-        ]
-        return ActionResult({"StackResources": found})
+        if self.params.get("StackName"):
+            return ActionResult({"StackResources": self._stack.describe_resources()})
+        physical_id = self.params["PhysicalResourceId"]
+        for stack in self._region.living():
+            found = stack.describe_resources()
+            if physical_id in [each["PhysicalResourceId"] for each in found]:
+                return ActionResult({"StackResources": found})
+        raise ValidationError(f"Stack for {physical_id} does not exist")
 
     def list_stack_resources(self) -> ActionResult:
         """ListStackResources."""
-        stack = self._region.find(self._get("StackName"), deleted=True)
-        found = [stack.describe_resource(each) for each in list(stack.resources.values())]
-        return ActionResult({"StackResourceSummaries": found})
+        return ActionResult({"StackResourceSummaries": self._stack.describe_resources()})
 
     def get_template(self) -> ActionResult:
         """GetTemplate."""
-        target = self._region.find(self._get("StackName"), deleted=True).target
+        target = self._stack.target
         body = "{}" if target is None else target.body
         return ActionResult({"TemplateBody": body, "StagesAvailable": ["Original", "Processed"]})
 
-    def _request(self) -> Request:
-        tags = self._get("Tags")
-        given = {
-            each["ParameterKey"]: each["ParameterValue"]
-            for each in self._get("Parameters") or []
-            if not each.get("UsePreviousValue")
-        }
-        return Request(
-            body=self._template_body(),
-            parameters=given,
-            tags=None if tags is None else {each["Key"]: each["Value"] for each in tags},
-            import_existing=bool(self._get("ImportExistingResources", False)),  # noqa: FBT003 -- a default
-        )
-
     def _template_body(self) -> str | None:
-        body: str | None = self._get("TemplateBody")
-        url = self._get("TemplateURL")
+        body: str | None = self.params.get("TemplateBody")
+        url = self.params.get("TemplateURL")
         if body is not None or url is None:
             return body
         place = urlsplit(url)
         bucket, key = _bucket_and_key(place.hostname or "", unquote(place.path))
-        s3 = self._clients("s3")
+        s3 = self.regions.clients(self.region)("s3")
         try:
             answer: bytes = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
         except (s3.exceptions.NoSuchKey, s3.exceptions.NoSuchBucket) as error:

@@ -1,7 +1,7 @@
 """Change sets: what carrying out a template would do to a stack, before it does."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -9,7 +9,7 @@ from megatron_eks.localcloud.aws.cloudformation import schemas
 from megatron_eks.localcloud.aws.cloudformation.intrinsics import AFTER_APPLY, Made, Resolver
 from megatron_eks.localcloud.aws.cloudformation.stacks import Resource, Stack, Target
 from megatron_eks.localcloud.aws.cloudformation.template import in_order
-from megatron_eks.localcloud.aws.values import Object, Value, tag_list
+from megatron_eks.localcloud.aws.values import Object, Value, present
 
 NO_CHANGES = (
     "The submitted information didn't contain changes. Submit different information to create a "
@@ -27,39 +27,43 @@ class ChangeSet:
     """CREATE or UPDATE."""
     target: Target
     changes: list[Object]
-    imports: Mapping[str, str] = field(default_factory=dict)
+    imports: Mapping[str, str]
     """Physical ids of what is taken over, by name."""
-    status: str = "CREATE_COMPLETE"
-    reason: str | None = None
-    execution: str = "AVAILABLE"
+    reason: str | None
+    """Why it cannot be carried out."""
+    executed: str | None = None
     created: datetime = field(default_factory=lambda: datetime.now(tz=UTC))
 
-    def fail(self, reason: str) -> None:
-        """Say why it cannot be carried out."""
-        self.status, self.reason, self.execution = "FAILED", reason, "UNAVAILABLE"
+    @property
+    def status(self) -> str:
+        """Whether it can be carried out."""
+        return "FAILED" if self.reason else "CREATE_COMPLETE"
+
+    @property
+    def execution(self) -> str:
+        """Whether it was carried out."""
+        return self.executed or ("UNAVAILABLE" if self.reason else "AVAILABLE")
 
     def summary(self, stack: Stack) -> Object:
         """Return what a list of change sets tells."""
-        told = {
-            "ChangeSetName": self.name,
-            "ChangeSetId": self.id,
-            "StackId": stack.id,
-            "StackName": stack.name,
-            "Status": self.status,
-            "StatusReason": self.reason,
-            "ExecutionStatus": self.execution,
-            "CreationTime": self.created,
-        }
-        return {key: value for key, value in told.items() if value is not None}
+        return present(
+            {
+                "ChangeSetName": self.name,
+                "ChangeSetId": self.id,
+                "StackId": stack.id,
+                "StackName": stack.name,
+                "Status": self.status,
+                "StatusReason": self.reason,
+                "ExecutionStatus": self.execution,
+                "CreationTime": self.created,
+            }
+        )
 
     def describe(self, stack: Stack) -> Object:
         """Return what DescribeChangeSet tells."""
-        return self.summary(stack) | {
-            "Parameters": [
-                {"ParameterKey": key, "ParameterValue": value}
-                for key, value in self.target.raw_parameters.items()
-            ],
-            "Tags": tag_list(dict(self.target.tags)),
+        return {
+            **self.summary(stack),
+            **self.target.describe(),
             "Changes": [{"Type": "Resource", "ResourceChange": each} for each in self.changes],
         }
 
@@ -74,27 +78,20 @@ def changes(stack: Stack, resolver: Resolver, imports: Mapping[str, str]) -> lis
         if name in imports:
             found.append(_change("Import", name, body["Type"], imports[name]))
         elif before is None:
-            context = {"Properties": properties}
-            found.append(_change("Add", name, body["Type"]) | {"AfterContext": json.dumps(context)})
+            found.append(_change("Add", name, body["Type"]))
         else:
             change = _modification(stack, before, body, properties)
-            if change is None or change["Replacement"] != "True":
-                attributes = before.attributes
-                if change is not None:
-                    attributes = {
-                        key: AFTER_APPLY if key in _CHANGE_WITH_UPDATES else value
-                        for key, value in attributes.items()
-                    }
-                resolver.made[name] = Made(before.physical_id, attributes)
-            if change is not None:
+            attributes = {**before.attributes}
+            if change:
                 found.append(change)
-    found += [
+                attributes |= dict.fromkeys(_CHANGE_WITH_UPDATES & attributes.keys(), AFTER_APPLY)
+            if not change or change["Replacement"] != "True":
+                resolver.made[name] = Made(before.physical_id, attributes)
+    return found + [
         _change("Remove", each.name, each.kind, each.physical_id)
-        | {"PolicyAction": "Retain" if each.body.get("DeletionPolicy") else "Delete"}
         for each in stack.resources.values()
         if each.name not in wanted
     ]
-    return found
 
 
 # The one attribute in use here that an update in place gives another value.
@@ -102,87 +99,47 @@ _CHANGE_WITH_UPDATES = {"LatestVersionNumber"}
 
 
 def _change(action: str, name: str, kind: str, physical_id: str | None = None) -> Object:
-    change: Object = {
-        "Action": action,
-        "LogicalResourceId": name,
-        "ResourceType": kind,
-        "Scope": [],
-        "Details": [],
-    }
-    return change | ({"PhysicalResourceId": physical_id} if physical_id else {})
+    return present(
+        {
+            "Action": action,
+            "LogicalResourceId": name,
+            "ResourceType": kind,
+            "PhysicalResourceId": physical_id,
+        }
+    )
 
 
 def _modification(
     stack: Stack, before: Resource, body: Object, properties: Object
 ) -> Object | None:
-    details: list[Object] = [
+    targets = [
         {
-            "Target": {
-                "Attribute": "Properties",
-                "Name": path[0],
-                "RequiresRecreation": recreation,
-                "Path": f"/Properties/{'/'.join(path)}",
-                **_value("BeforeValue", before.properties, path),
-                **_value("AfterValue", properties, path),
-            },
-            "Evaluation": "Static",
-            "ChangeSource": "DirectModification",
+            "Attribute": "Properties",
+            "Name": path[0],
+            "RequiresRecreation": _recreation(stack, before.kind, path, properties),
         }
-        for path, recreation in _paths(stack, before, properties)
+        for path in schemas.changed_paths(before.properties, properties)
     ]
-    scope = ["Properties"] if details else []
-    for attribute in ("Metadata", "DeletionPolicy", "UpdateReplacePolicy"):
-        if before.body.get(attribute) != body.get(attribute):
-            scope.append(attribute)
-            details.append(
-                {
-                    "Target": {"Attribute": attribute, "RequiresRecreation": "Never"},
-                    "Evaluation": "Static",
-                    "ChangeSource": "DirectModification",
-                }
-            )
-    if not details:
+    targets += [
+        {"Attribute": attribute, "RequiresRecreation": "Never"}
+        for attribute in ("Metadata", "DeletionPolicy", "UpdateReplacePolicy")
+        if before.body.get(attribute) != body.get(attribute)
+    ]
+    if not targets:
         return None
-    recreations = {each["Target"]["RequiresRecreation"] for each in details}
-    replacement = (
-        "True"
-        if "Always" in recreations
-        else "Conditional"
-        if "Conditionally" in recreations
-        else "False"
-    )
+    recreations = {each["RequiresRecreation"] for each in targets}
+    words = {"Always": "True", "Conditionally": "Conditional", "Never": "False"}
+    replacement = next(word for each, word in words.items() if each in recreations)
+    details = [{"Target": each} for each in targets]
     change = _change("Modify", before.name, before.kind, before.physical_id)
-    change |= {"Replacement": replacement, "Scope": scope, "Details": details}
-    if replacement == "True":
-        kept = before.body.get("UpdateReplacePolicy") == "Retain"
-        change["PolicyAction"] = "ReplaceAndRetain" if kept else "ReplaceAndDelete"
-    change["BeforeContext"] = json.dumps({"Properties": before.properties})
-    change["AfterContext"] = json.dumps({"Properties": properties})
-    return change
+    return change | {"Replacement": replacement, "Details": details}
 
 
-def _paths(
-    stack: Stack, before: Resource, properties: Object
-) -> Iterator[tuple[tuple[str, ...], str]]:
-    for path in schemas.changed_paths(before.properties, properties):
-        recreation = "Never"
-        if schemas.is_create_only(stack.region, before.kind, path):
-            # What is not known yet may turn out to be what it was.
-            unknown = AFTER_APPLY in json.dumps(_at(properties, path))
-            recreation = "Conditionally" if unknown else "Always"
-        yield path, recreation
-
-
-def _value(key: str, properties: Object, path: tuple[str, ...]) -> Object:
-    value = _at(properties, path)
-    if value is None:
-        return {}
-    return {key: value if isinstance(value, str) else json.dumps(value)}
-
-
-def _at(value: Value, path: tuple[str, ...]) -> Value:
+def _recreation(stack: Stack, kind: str, path: tuple[str, ...], properties: Object) -> str:
+    if not schemas.is_create_only(stack.region, kind, path):
+        return "Never"
+    value: Value = properties
     for part in path:
-        if not isinstance(value, dict):
-            return None
-        value = value.get(part)
-    return value
+        value = value.get(part) if isinstance(value, dict) else None
+    # What is not known yet may turn out to be what it was.
+    return "Conditionally" if AFTER_APPLY in json.dumps(value) else "Always"

@@ -1,6 +1,5 @@
 """The stacks of a region, and what is asked of them."""
 
-import logging
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -18,15 +17,13 @@ from megatron_eks.localcloud.aws.cloudformation.errors import (
 from megatron_eks.localcloud.aws.cloudformation.failures import Failures
 from megatron_eks.localcloud.aws.cloudformation.intrinsics import Resolver
 from megatron_eks.localcloud.aws.cloudformation.parameters import parameter_values, raw_parameters
-from megatron_eks.localcloud.aws.cloudformation.stacks import Request, Stack, Target, stack_arn
+from megatron_eks.localcloud.aws.cloudformation.stacks import Stack, Target, stack_arn
 from megatron_eks.localcloud.aws.cloudformation.taking_over import existing as existing_resources
 from megatron_eks.localcloud.aws.cloudformation.template import parse
 from megatron_eks.localcloud.aws.cloudformation.work import Tools
 from megatron_eks.localcloud.aws.resources.handler import Context
 from megatron_eks.localcloud.aws.resources.table import handler_of
 from megatron_eks.localcloud.aws.values import ACCOUNT, PARTITION, Object, Value
-
-_LOG = logging.getLogger(__name__)
 
 _BUSY = "_IN_PROGRESS"
 # What is left of these can only be deleted.
@@ -37,7 +34,7 @@ class Region:
     """Everything that CloudFormation knows of one region."""
 
     def __init__(self, name: str, clients: Clients, failures: Failures) -> None:
-        self._name, self._clients, self._failures = name, clients, failures
+        self._name, self.clients, self._failures = name, clients, failures
         self.stacks: list[Stack] = []
         self._change_sets: dict[str, list[ChangeSet]] = {}
         # An operation is carried out by the request that asks for it, one at a time.
@@ -77,26 +74,31 @@ class Region:
                     return stack, each
         raise ChangeSetNotFoundError(f"ChangeSet [{name}] does not exist")
 
-    def create_change_set(
-        self, name: str, stack_name: str, kind: str, request: Request
-    ) -> tuple[Stack, ChangeSet]:
-        """Compare a template with a stack; a stack that is not there is announced."""
+    def create_change_set(self, given: Object, body: str | None) -> tuple[Stack, ChangeSet]:
+        """Compare a template with a stack; a stack that is not there is announced.
+
+        Takes the request, and its template, None for the one that the stack has.
+        """
+        name, stack_name = given["ChangeSetName"], given["StackName"]
+        kind = given.get("ChangeSetType", "UPDATE")
         if kind == "IMPORT":
             raise ValidationError("local AWS cannot import resources by their identifiers")
-        fresh = kind == "CREATE"
         with self._lock:
             existing = [each for each in self.living() if stack_name in (each.name, each.id)]
-            announced = bool(existing) and existing[0].status == "REVIEW_IN_PROGRESS"
-            if fresh:
-                if existing and not announced:
+            if kind == "CREATE":
+                if existing and existing[0].status != "REVIEW_IN_PROGRESS":
                     raise AlreadyExistsError(f"Stack [{stack_name}] already exists")
                 stack = existing[0] if existing else Stack(stack_name, self._name)
             else:
                 stack = self.find(stack_name)
-                self._check_ready(stack)
-            target, resolver = self._read(stack, request)
+                if stack.status.endswith(_BUSY) or stack.status in _DEAD:
+                    raise ValidationError(
+                        f"Stack:{stack.id} is in {stack.status} state and can not be updated."
+                    )
+            before = stack.target
+            target, resolver = self._read(stack, given, body)
             imports: dict[str, str] = {}
-            if request.import_existing:
+            if given.get("ImportExistingResources"):
                 others = [each for each in self.living() if each is not stack]
                 wanted = resolver.wanted()
                 imports = existing_resources(stack, wanted, others, self._tools(stack))
@@ -104,23 +106,17 @@ class Region:
                 found = changes(stack, resolver, imports)
             except ResourceError as error:
                 raise ValidationError(str(error)) from error
-            change_set = ChangeSet(
-                name,
-                stack_arn(self._name, name, "changeSet"),
-                kind,
-                target,
-                found,
-                imports=imports,
+            same = (
+                kind == "UPDATE"
+                and not found
+                and before is not None
+                and before.tags == target.tags
+                and before.template.get("Outputs") == target.template.get("Outputs")
             )
-            same_tags = stack.target is not None and stack.target.tags == target.tags
-            if (
-                not found
-                and kind == "UPDATE"
-                and same_tags
-                and not self._outputs_change(stack, target)
-            ):
-                change_set.fail(NO_CHANGES)
-            if not existing and fresh:
+            number = stack_arn(self._name, name, "changeSet")
+            reason = NO_CHANGES if same else None
+            change_set = ChangeSet(name, number, kind, target, found, imports, reason)
+            if stack not in self.stacks:
                 self.stacks.append(stack)
                 stack.say("REVIEW_IN_PROGRESS", "User Initiated")
             self.change_sets(stack).append(change_set)
@@ -133,8 +129,12 @@ class Region:
             if change_set.execution != "AVAILABLE":
                 found = f"cannot be executed in its current status of [{change_set.status}]"
                 raise InvalidChangeSetStatusError(f"ChangeSet [{change_set.id}] {found}")
-            done = self._deploy(stack, change_set)
-            change_set.execution = "EXECUTE_COMPLETE" if done else "EXECUTE_FAILED"
+            if change_set.kind != "CREATE":
+                stack.updated = datetime.now(tz=UTC)
+            target = change_set.target
+            operation = Operation(stack, self._resolver(stack, target), self._tools(stack))
+            done = operation.deploy(target, change_set.kind, change_set.imports)
+            change_set.executed = "EXECUTE_COMPLETE" if done else "EXECUTE_FAILED"
             # AWS drops the others, which compare with a stack that is no more.
             self._change_sets[stack.id] = [change_set]
 
@@ -157,29 +157,21 @@ class Region:
             if Operation(stack, resolver, self._tools(stack)).delete():
                 stack.deleted = datetime.now(tz=UTC)
 
-    def _deploy(self, stack: Stack, change_set: ChangeSet) -> bool:
-        if change_set.kind != "CREATE":
-            stack.updated = datetime.now(tz=UTC)
-        resolver = self._resolver(stack, change_set.target)
-        operation = Operation(stack, resolver, self._tools(stack))
-        return operation.deploy(change_set.target, change_set.kind, change_set.imports)
-
-    def _check_ready(self, stack: Stack) -> None:
-        if stack.status.endswith(_BUSY) or stack.status in _DEAD:
-            raise ValidationError(
-                f"Stack:{stack.id} is in {stack.status} state and can not be updated."
-            )
-
-    def _read(self, stack: Stack, request: Request) -> tuple[Target, Resolver]:
+    def _read(self, stack: Stack, given: Object, body: str | None) -> tuple[Target, Resolver]:
         before = stack.target
-        body = request.body if request.body is not None else (before.body if before else "")
+        if body is None:
+            body = before.body if before else ""
         template = parse(body)
-        previous = before.raw_parameters if before else {}
-        raw = raw_parameters(template, request.parameters, previous)
-        parameters = parameter_values(template, raw, self._clients)
-        tags = request.tags
+        asked = {
+            each["ParameterKey"]: each["ParameterValue"]
+            for each in given.get("Parameters") or []
+            if not each.get("UsePreviousValue")
+        }
+        raw = raw_parameters(template, asked, before.raw_parameters if before else {})
+        parameters = parameter_values(template, raw, self.clients)
+        tags = given.get("Tags")
         if tags is None:
-            tags = before.tags if before else {}
+            tags = before.tags if before else []
         target = Target(template, body, raw, parameters, tags)
         resolver = self._resolver(stack, target)
         resolver.check_rules()
@@ -200,14 +192,9 @@ class Region:
         }
         return Resolver(target.template, {**target.parameters, **pseudo}, exports)
 
-    def _outputs_change(self, stack: Stack, target: Target) -> bool:
-        before = stack.target.template.get("Outputs", {}) if stack.target else {}
-        now: Object = target.template.get("Outputs", {})
-        return bool(before != now)
-
     def _tools(self, stack: Stack) -> Tools:
         def context(name: str) -> Context:
-            return Context(self._clients, self._name, stack.name, name)
+            return Context(self.clients, self._name, stack.name, name)
 
         return Tools(context, handler_of, self._failures.take, self.users)
 
@@ -217,22 +204,17 @@ class Regions:
 
     def __init__(self, clients: Callable[[str], Clients]) -> None:
         self._make_clients = clients
-        self._clients: dict[str, Clients] = {}
         self._regions: dict[str, Region] = {}
         self._lock = threading.Lock()
         self.failures = Failures()
 
     def region(self, name: str) -> Region:
         """Return a region."""
-        clients = self.clients(name)
         with self._lock:
             if name not in self._regions:
-                self._regions[name] = Region(name, clients, self.failures)
+                self._regions[name] = Region(name, self._make_clients(name), self.failures)
             return self._regions[name]
 
     def clients(self, name: str) -> Clients:
         """Return the clients of a region."""
-        with self._lock:
-            if name not in self._clients:
-                self._clients[name] = self._make_clients(name)
-            return self._clients[name]
+        return self.region(name).clients

@@ -1,11 +1,11 @@
 """What is known of a stack: its template, resources, outputs and events."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from megatron_eks.localcloud.aws.values import ACCOUNT, PARTITION, Object, Value, tag_list
+from megatron_eks.localcloud.aws.values import ACCOUNT, PARTITION, Object, Value, present
 
 STACK_TYPE = "AWS::CloudFormation::Stack"
 _TICK = timedelta(milliseconds=1)
@@ -30,17 +30,6 @@ class Resource:
 
 
 @dataclass(frozen=True)
-class Request:
-    """What CreateChangeSet is given."""
-
-    body: str | None
-    """None for the template that the stack has."""
-    parameters: Mapping[str, str]
-    tags: Mapping[str, str] | None
-    import_existing: bool = False
-
-
-@dataclass(frozen=True)
 class Target:
     """What a stack is asked to become."""
 
@@ -49,7 +38,15 @@ class Target:
     """The template's text, as it was sent."""
     raw_parameters: Mapping[str, str]
     parameters: Mapping[str, Value]
-    tags: Mapping[str, str]
+    tags: Sequence[Object]
+
+    def describe(self) -> Object:
+        """Return what is told of it, of a stack or a change set."""
+        parameters = [
+            {"ParameterKey": key, "ParameterValue": value}
+            for key, value in self.raw_parameters.items()
+        ]
+        return {"Parameters": parameters, "Tags": self.tags}
 
 
 @dataclass
@@ -118,28 +115,26 @@ class Stack:
             "StackStatus": self.status,
             "StackStatusReason": self.reason,
             "Description": target.template.get("Description") if target else None,
-            "Parameters": [
-                {"ParameterKey": key, "ParameterValue": value}
-                for key, value in (target.raw_parameters if target else {}).items()
-            ],
-            "Tags": tag_list(dict(target.tags)) if target else [],
+            **(target.describe() if target else {}),
             "Outputs": self.outputs,
-            "NotificationARNs": [],
         }
-        return {key: value for key, value in described.items() if value is not None}
+        return present(described)
 
-    def describe_resource(self, resource: Resource) -> Object:
-        """Return one resource as DescribeStackResources tells it."""
-        return {
-            "StackId": self.id,
-            "StackName": self.name,
-            "LogicalResourceId": resource.name,
-            "PhysicalResourceId": resource.physical_id,
-            "ResourceType": resource.kind,
-            "ResourceStatus": resource.status,
-            "Timestamp": resource.updated,
-            "LastUpdatedTimestamp": resource.updated,
-        }
+    def describe_resources(self) -> list[Object]:
+        """Return the resources as DescribeStackResources and ListStackResources tell them."""
+        return [
+            {
+                "StackId": self.id,
+                "StackName": self.name,
+                "LogicalResourceId": resource.name,
+                "PhysicalResourceId": resource.physical_id,
+                "ResourceType": resource.kind,
+                "ResourceStatus": resource.status,
+                "Timestamp": resource.updated,
+                "LastUpdatedTimestamp": resource.updated,
+            }
+            for resource in list(self.resources.values())
+        ]
 
 
 def stack_arn(region: str, name: str, kind: str = "stack") -> str:

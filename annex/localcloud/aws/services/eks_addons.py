@@ -13,10 +13,9 @@ from megatron_eks.localcloud.aws.services.operation import (
     found,
     kept,
     parameters,
-    present,
     update_record,
 )
-from megatron_eks.localcloud.aws.values import ACCOUNT, Object
+from megatron_eks.localcloud.aws.values import ACCOUNT, Object, present
 
 
 class Addons(Clusters):

@@ -17,9 +17,8 @@ from megatron_eks.localcloud.aws.services.operation import (
     found,
     kept,
     parameters,
-    present,
 )
-from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
+from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value, present
 
 _MOUNT_NAME_LENGTH = 8
 

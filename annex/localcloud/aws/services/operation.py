@@ -69,8 +69,3 @@ def update_record(kind: str, changed: Object) -> Object:
         "createdAt": datetime.now(tz=UTC),
         "errors": [],
     }
-
-
-def present(values: Object) -> Object:
-    """Return values without those that are None."""
-    return {name: value for name, value in values.items() if value is not None}
