@@ -15,8 +15,9 @@ from megatron_eks.localcloud.aws.services.operation import (
     found,
     kept,
     parameters,
+    taken,
 )
-from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value, present
+from megatron_eks.localcloud.aws.values import ACCOUNT, Value
 
 
 class Ec2Api(EC2Response):
@@ -27,38 +28,28 @@ class Ec2Api(EC2Response):
         given = parameters(self)
         number = f"cr-{uuid.uuid4().hex[:17]}"
         count = int(given["InstanceCount"])
-        found = present(
-            {
-                "CapacityReservationId": number,
-                "OwnerId": ACCOUNT,
-                "InstanceType": given["InstanceType"],
-                "InstancePlatform": given["InstancePlatform"],
-                "AvailabilityZone": given.get("AvailabilityZone"),
-                "TotalInstanceCount": count,
-                "AvailableInstanceCount": count,
-                "State": "active",
-                "StartDate": datetime.now(tz=UTC),
-                "EndDate": given.get("EndDate"),
-                "InstanceMatchCriteria": given.get("InstanceMatchCriteria", "open"),
-            }
-        )
-        self._reservations()[number] = found
-        return ActionResult({"CapacityReservation": found})
+        reservation = {
+            "InstanceMatchCriteria": "open",
+            **given,
+            "CapacityReservationId": number,
+            "OwnerId": ACCOUNT,
+            "TotalInstanceCount": count,
+            "AvailableInstanceCount": count,
+            "State": "active",
+            "StartDate": datetime.now(tz=UTC),
+        }
+        kept(self.ec2_backend, "reservations")[number] = reservation
+        return ActionResult({"CapacityReservation": reservation})
 
     def describe_capacity_reservations(self) -> ActionResult:
         """DescribeCapacityReservations; an unknown one is an error."""
-        wanted = parameters(self).get("CapacityReservationIds") or list(self._reservations())
-        return ActionResult({"CapacityReservations": [self._reservation(each) for each in wanted]})
-
-    def _reservations(self) -> Object:
-        return kept(self.ec2_backend, "reservations")
-
-    def _reservation(self, number: str) -> Object:
-        missing = ServiceError(
-            "InvalidCapacityReservationId.NotFound",
-            f"The Capacity Reservation '{number}' does not exist.",
-        )
-        return found(self.ec2_backend, "reservations", number, missing)
+        wanted = parameters(self).get("CapacityReservationIds")
+        code = "InvalidCapacityReservationId.NotFound"
+        reservations = [
+            found(self.ec2_backend, "reservations", each, code)
+            for each in wanted or kept(self.ec2_backend, "reservations")
+        ]
+        return ActionResult({"CapacityReservations": reservations})
 
     def delete_subnet(self) -> Value:
         """DeleteSubnet, which an interface in it forbids: of a node, a file system, an endpoint."""
@@ -117,36 +108,22 @@ class Ec2Api(EC2Response):
     def create_placement_group(self) -> ActionResult:
         """CreatePlacementGroup."""
         given = parameters(self)
-        name = given["GroupName"]
-        if name in self._groups():
+        name, groups = given["GroupName"], kept(self.ec2_backend, "placement_groups")
+        if name in groups:
             raise ServiceError(
                 "InvalidPlacementGroup.Duplicate", f"The Placement Group '{name}' already exists."
             )
-        number = f"pg-{uuid.uuid4().hex[:17]}"
-        group = present(
-            {
-                "GroupName": name,
-                "State": "available",
-                "Strategy": given.get("Strategy", "cluster"),
-                "PartitionCount": given.get("PartitionCount"),
-                "GroupId": number,
-                "GroupArn": f"arn:aws:ec2:{self.region}:{ACCOUNT}:placement-group/{name}",
-            }
-        )
-        self._groups()[name] = group
-        return ActionResult({"PlacementGroup": group})
+        groups[name] = {
+            "Strategy": "cluster",
+            **given,
+            "State": "available",
+            "GroupId": f"pg-{uuid.uuid4().hex[:17]}",
+            "GroupArn": f"arn:aws:ec2:{self.region}:{ACCOUNT}:placement-group/{name}",
+        }
+        return ActionResult({"PlacementGroup": groups[name]})
 
     def delete_placement_group(self) -> EmptyResult:
         """DeletePlacementGroup."""
-        name = parameters(self)["GroupName"]
-        self._groups().pop(self._group(name)["GroupName"])
+        code = "InvalidPlacementGroup.Unknown"
+        taken(self.ec2_backend, "placement_groups", parameters(self)["GroupName"], code)
         return EmptyResult()
-
-    def _groups(self) -> Object:
-        return kept(self.ec2_backend, "placement_groups")
-
-    def _group(self, name: str) -> Object:
-        missing = ServiceError(
-            "InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown."
-        )
-        return found(self.ec2_backend, "placement_groups", name, missing)

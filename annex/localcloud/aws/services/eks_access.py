@@ -4,17 +4,18 @@ import uuid
 from datetime import UTC, datetime
 
 from moto.core.responses import ActionResult, EmptyResult
-from moto.eks.models import Cluster
 
 from megatron_eks.localcloud.aws.services.eks_clusters import Clusters
 from megatron_eks.localcloud.aws.services.operation import (
-    InUseError,
-    NotFoundError,
+    IN_USE,
+    ServiceError,
+    changed,
     found,
     kept,
     parameters,
+    taken,
 )
-from megatron_eks.localcloud.aws.values import ACCOUNT, Object
+from megatron_eks.localcloud.aws.values import ACCOUNT
 
 
 class Access(Clusters):
@@ -26,21 +27,18 @@ class Access(Clusters):
         cluster = self.cluster(given["clusterName"])
         principal = given["principalArn"]
         if principal in kept(cluster, "entries"):
-            raise InUseError(
-                "The specified access entry resource is already in use on this cluster."
-            )
+            raise ServiceError(IN_USE, "The specified access entry is already in use.")
         now = datetime.now(tz=UTC)
         place = f"{self.region}:{ACCOUNT}:access-entry/{cluster.name}"
         entry = {
-            "clusterName": cluster.name,
-            "principalArn": principal,
-            "kubernetesGroups": given.get("kubernetesGroups", []),
+            "kubernetesGroups": [],
+            "tags": {},
+            "username": _username(principal),
+            "type": "STANDARD",
+            **given,
             "accessEntryArn": f"arn:aws:eks:{place}/{uuid.uuid4()}",
             "createdAt": now,
             "modifiedAt": now,
-            "tags": given.get("tags", {}),
-            "username": given.get("username", _username(principal)),
-            "type": given.get("type", "STANDARD"),
         }
         kept(cluster, "entries")[principal] = entry
         return ActionResult({"accessEntry": entry})
@@ -53,40 +51,26 @@ class Access(Clusters):
     def update_access_entry(self) -> ActionResult:
         """UpdateAccessEntry."""
         given = parameters(self)
-        entry = self._entry(given)
-        for name in ("kubernetesGroups", "username"):
-            if name in given:
-                entry[name] = given[name]
-        return ActionResult({"accessEntry": entry})
+        entry = found(self.cluster(given["clusterName"]), "entries", given["principalArn"])
+        return ActionResult({"accessEntry": changed(entry, given, "kubernetesGroups", "username")})
 
     def delete_access_entry(self) -> EmptyResult:
         """DeleteAccessEntry."""
         given = parameters(self)
-        entry = self._entry(given)
         cluster = self.cluster(given["clusterName"])
-        kept(cluster, "entries").pop(entry["principalArn"])
-        kept(cluster, "policies").pop(entry["principalArn"], None)
+        taken(cluster, "entries", given["principalArn"])
+        kept(cluster, "policies").pop(given["principalArn"], None)
         return EmptyResult()
 
     def associate_access_policy(self) -> ActionResult:
         """AssociateAccessPolicy."""
         given = parameters(self)
-        entry = self._entry(given)
+        cluster, principal = self.cluster(given["clusterName"]), given["principalArn"]
+        found(cluster, "entries", principal)
         now = datetime.now(tz=UTC)
-        policy = {
-            "policyArn": given["policyArn"],
-            "accessScope": given["accessScope"],
-            "associatedAt": now,
-            "modifiedAt": now,
-        }
-        self._policies(given)[given["policyArn"]] = policy
-        return ActionResult(
-            {
-                "clusterName": given["clusterName"],
-                "principalArn": entry["principalArn"],
-                "associatedAccessPolicy": policy,
-            }
-        )
+        policy = {**given, "associatedAt": now, "modifiedAt": now}
+        kept(cluster, "policies").setdefault(principal, {})[given["policyArn"]] = policy
+        return ActionResult({**given, "associatedAccessPolicy": policy})
 
     def create_pod_identity_association(self) -> ActionResult:
         """CreatePodIdentityAssociation: one role for a service account."""
@@ -95,41 +79,22 @@ class Access(Clusters):
         account = (given["namespace"], given["serviceAccount"])
         for each in kept(cluster, "associations").values():
             if (each["namespace"], each["serviceAccount"]) == account:
-                raise InUseError(
-                    f"Association already exists: {each['associationId']} for service account "
-                    f"{'/'.join(account)}"
-                )
+                name = "/".join(account)
+                raise ServiceError(IN_USE, f"Association already exists: service account {name}")
         return ActionResult({"association": self.associate(cluster, given)})
 
     def update_pod_identity_association(self) -> ActionResult:
         """UpdatePodIdentityAssociation."""
         given = parameters(self)
-        association = self._association(given)
-        association["roleArn"] = given.get("roleArn", association["roleArn"])
-        return ActionResult({"association": association})
+        cluster = self.cluster(given["clusterName"])
+        association = found(cluster, "associations", given["associationId"])
+        return ActionResult({"association": changed(association, given, "roleArn")})
 
     def delete_pod_identity_association(self) -> ActionResult:
         """DeletePodIdentityAssociation."""
         given = parameters(self)
-        association = self._association(given)
         cluster = self.cluster(given["clusterName"])
-        kept(cluster, "associations").pop(association["associationId"])
-        return ActionResult({"association": association})
-
-    def _entry(self, given: Object) -> Object:
-        principal = given["principalArn"]
-        missing = NotFoundError(f"The specified principalArn could not be found: {principal}")
-        return found(self.cluster(given["clusterName"]), "entries", principal, missing)
-
-    def _policies(self, given: Object) -> Object:
-        cluster: Cluster = self.cluster(given["clusterName"])
-        policies: Object = kept(cluster, "policies").setdefault(given["principalArn"], {})
-        return policies
-
-    def _association(self, given: Object) -> Object:
-        number = given["associationId"]
-        missing = NotFoundError(f"No association found with associationId: {number}")
-        return found(self.cluster(given["clusterName"]), "associations", number, missing)
+        return ActionResult({"association": taken(cluster, "associations", given["associationId"])})
 
 
 def _username(principal: str) -> str:

@@ -14,8 +14,8 @@ from megatron_eks.localcloud.aws.cloudformation.region import Regions
 from megatron_eks.localcloud.aws.services.api_server import ApiServer
 from megatron_eks.localcloud.aws.services.operation import (
     InvalidParameterError,
-    InvalidRequestError,
-    NotFoundError,
+    NOT_FOUND,
+    ServiceError,
     kept,
     parameters,
     update_record,
@@ -51,13 +51,12 @@ class Clusters(EKSResponse):
         """Give a service account its role."""
         number, now = f"a-{uuid.uuid4().hex[:17]}", datetime.now(tz=UTC)
         place = f"{self.region}:{ACCOUNT}:podidentityassociation/{cluster.name}/{number}"
-        names = ("namespace", "serviceAccount", "roleArn", "targetRoleArn", "ownerArn")
         association = kept(cluster, "associations")[number] = {
+            "tags": {},
+            **given,
             "clusterName": cluster.name,
-            **{name: given[name] for name in names if name in given},
             "associationArn": f"arn:aws:eks:{place}",
             "associationId": number,
-            "tags": given.get("tags", {}),
             "createdAt": now,
             "modifiedAt": now,
         }
@@ -109,8 +108,9 @@ class Clusters(EKSResponse):
         """DeleteCluster, which protection forbids."""
         cluster = self.cluster(parameters(self)["name"])
         if getattr(cluster, "deletion_protection", False):
-            raise InvalidRequestError(
-                f"Cannot delete cluster {cluster.name} because deletion protection is enabled"
+            raise ServiceError(
+                "InvalidRequestException",
+                f"Cannot delete cluster {cluster.name} because deletion protection is enabled",
             )
         deleted = self.eks_backend.delete_cluster(name=cluster.name)
         group = cluster.resources_vpc_config.get("clusterSecurityGroupId")
@@ -123,10 +123,7 @@ class Clusters(EKSResponse):
         given = parameters(self)
         cluster = self.cluster(given.pop("name"))
         if "resourcesVpcConfig" in given:
-            cluster.resources_vpc_config = {
-                **cluster.resources_vpc_config,
-                **given["resourcesVpcConfig"],
-            }
+            cluster.resources_vpc_config |= given["resourcesVpcConfig"]
         if "logging" in given:
             cluster.logging = given["logging"]
         for setting, attribute in _SETTINGS.items():
@@ -172,7 +169,7 @@ class Clusters(EKSResponse):
                     if arn in each.values():
                         tags: dict[str, str] = each.setdefault("tags", {})
                         return tags
-        raise NotFoundError(f"The specified resource could not be found: {arn}")
+        raise ServiceError(NOT_FOUND, f"The specified resource could not be found: {arn}")
 
 
 def _tags_of(owner: Value) -> dict[str, str]:

@@ -14,13 +14,16 @@ from moto.fsx.responses import FSxResponse
 from megatron_eks.localcloud.aws.cloudformation.region import Regions
 from megatron_eks.localcloud.aws.services.operation import (
     ServiceError,
+    changed,
     found,
     kept,
     parameters,
+    taken,
 )
 from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value, present
 
 _MOUNT_NAME_LENGTH = 8
+_NO_LINK = "DataRepositoryAssociationNotFound"
 
 
 class FsxApi(FSxResponse):
@@ -80,32 +83,27 @@ class FsxApi(FSxResponse):
         given = parameters(self)
         system = self._system(given["FileSystemId"])
         number = f"dra-{uuid.uuid4().hex[:17]}"
-        association = {
+        kept(self.fsx_backend, "associations")[number] = association = {
             **given,
             "AssociationId": number,
             "FileSystemId": system.file_system_id,
             "Lifecycle": "AVAILABLE",
         }
-        self._associations()[number] = association
         return ActionResult({"Association": association})
 
     def update_data_repository_association(self) -> ActionResult:
         """UpdateDataRepositoryAssociation."""
         given = parameters(self)
-        association = self._association(given["AssociationId"])
-        for name in ("ImportedFileChunkSize", "S3"):
-            if name in given:
-                association[name] = given[name]
-        return ActionResult({"Association": association})
+        association = found(self.fsx_backend, "associations", given["AssociationId"], _NO_LINK)
+        return ActionResult(
+            {"Association": changed(association, given, "ImportedFileChunkSize", "S3")}
+        )
 
     def delete_data_repository_association(self) -> ActionResult:
         """DeleteDataRepositoryAssociation."""
-        given = parameters(self)
-        association = self._association(given["AssociationId"])
-        self._associations().pop(given["AssociationId"])
-        return ActionResult(
-            {"AssociationId": association["AssociationId"], "Lifecycle": "DELETING"}
-        )
+        number = parameters(self)["AssociationId"]
+        taken(self.fsx_backend, "associations", number, _NO_LINK)
+        return ActionResult({"AssociationId": number, "Lifecycle": "DELETING"})
 
     def tag_resource(self) -> Value:
         """TagResource."""
@@ -150,16 +148,6 @@ class FsxApi(FSxResponse):
             for each in system.subnet_ids
         ]
         return [each["NetworkInterface"]["NetworkInterfaceId"] for each in made]
-
-    def _associations(self) -> Object:
-        return kept(self.fsx_backend, "associations")
-
-    def _association(self, number: str) -> Object:
-        missing = ServiceError(
-            "DataRepositoryAssociationNotFound",
-            f"DataRepositoryAssociation with ID {number} does not exist.",
-        )
-        return found(self.fsx_backend, "associations", number, missing)
 
 
 def _described(system: FileSystem) -> Object:

@@ -9,32 +9,17 @@ from moto.core.responses import BaseResponse
 from megatron_eks.localcloud.aws.values import Object, Value
 
 
+NOT_FOUND, IN_USE = "ResourceNotFoundException", "ResourceInUseException"
+
+
 class ServiceError(ServiceException):
     """An error by the code that a service has for it."""
-
-
-class NotFoundError(ServiceException):
-    """Something that a request names is not there."""
-
-    code = "ResourceNotFoundException"
-
-
-class InUseError(ServiceException):
-    """Something is there already, or still used."""
-
-    code = "ResourceInUseException"
 
 
 class InvalidParameterError(ServiceException):
     """A parameter that the service refuses."""
 
     code = "InvalidParameterException"
-
-
-class InvalidRequestError(ServiceException):
-    """A request that the state of things forbids."""
-
-    code = "InvalidRequestException"
 
 
 def parameters(response: BaseResponse) -> Object:
@@ -50,12 +35,25 @@ def kept(owner: Value, name: str) -> Object:
     return found
 
 
-def found(owner: Value, name: str, key: str, missing: Exception) -> Object:
-    """Return one of the things that are kept on an object. Raises `missing` if it is not there."""
+def found(owner: Value, name: str, key: str, code: str = NOT_FOUND) -> Object:
+    """Return one of the things that are kept on an object. Raises ServiceError if it is gone."""
     try:
         thing: Object = kept(owner, name)[key]
     except KeyError:
-        raise missing from None
+        raise ServiceError(code, f"{key} does not exist") from None
+    return thing
+
+
+def taken(owner: Value, name: str, key: str, code: str = NOT_FOUND) -> Object:
+    """Return one of the things that are kept on an object, which forgets it."""
+    thing = found(owner, name, key, code)
+    del kept(owner, name)[key]
+    return thing
+
+
+def changed(thing: Object, given: Object, *names: str) -> Object:
+    """Return a thing that has taken on those of the named members that are given."""
+    thing.update({name: given[name] for name in names if name in given})
     return thing
 
 

@@ -6,13 +6,8 @@ from datetime import UTC, datetime
 from moto.amp.responses import PrometheusServiceResponse
 from moto.core.responses import ActionResult
 
-from megatron_eks.localcloud.aws.services.operation import (
-    NotFoundError,
-    found,
-    kept,
-    parameters,
-)
-from megatron_eks.localcloud.aws.values import ACCOUNT, Object
+from megatron_eks.localcloud.aws.services.operation import kept, parameters, taken
+from megatron_eks.localcloud.aws.values import ACCOUNT
 
 
 class PrometheusApi(PrometheusServiceResponse):
@@ -36,8 +31,7 @@ class PrometheusApi(PrometheusServiceResponse):
 
     def delete_scraper(self) -> ActionResult:
         """DeleteScraper."""
-        scraper = self._scraper()
-        kept(self.amp_backend, "scrapers").pop(scraper["scraperId"])
+        scraper = taken(self.amp_backend, "scrapers", parameters(self)["scraperId"])
         return ActionResult({**scraper, "status": {"statusCode": "DELETING"}})
 
     def update_workspace_configuration(self) -> ActionResult:
@@ -48,7 +42,3 @@ class PrometheusApi(PrometheusServiceResponse):
     def put_alert_manager_definition(self) -> ActionResult:
         """PutAlertManagerDefinition, likewise."""
         return self.update_workspace_configuration()
-
-    def _scraper(self) -> Object:
-        name = parameters(self)["scraperId"]
-        return found(self.amp_backend, "scrapers", name, NotFoundError("Scraper not found"))
