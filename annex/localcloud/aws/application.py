@@ -54,7 +54,7 @@ def application(keys: Keys, kubeconfig: Path | None = None) -> "Application":
     ours: dict[str, Callable[[Object], Value]] = {
         FAILURES_PATH: regions.failures.add,
         TOKENS_PATH: lambda request: review(request, gate),
-        NODES_PATH: lambda _: instances(regions),
+        NODES_PATH: lambda _: instances(),
     }
 
     def answer(environ: Object, start_response: Callable[..., object]) -> Iterable[bytes]:

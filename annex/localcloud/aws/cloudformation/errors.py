@@ -15,18 +15,6 @@ class ChangeSetNotFoundError(ServiceException):
     code = "ChangeSetNotFound"
 
 
-class InvalidChangeSetStatusError(ServiceException):
-    """A change set that was executed, or that has nothing to execute."""
-
-    code = "InvalidChangeSetStatus"
-
-
-class AlreadyExistsError(ServiceException):
-    """A stack of that name is there already."""
-
-    code = "AlreadyExistsException"
-
-
 class ResourceError(Exception):
     """A resource could not be created, changed or deleted; the message is the stack's reason."""
 

@@ -8,9 +8,7 @@ from megatron_eks.localcloud.aws.clients import Clients
 from megatron_eks.localcloud.aws.cloudformation.changes import NO_CHANGES, ChangeSet, changes
 from megatron_eks.localcloud.aws.cloudformation.engine import Operation
 from megatron_eks.localcloud.aws.cloudformation.errors import (
-    AlreadyExistsError,
     ChangeSetNotFoundError,
-    InvalidChangeSetStatusError,
     ResourceError,
     ValidationError,
 )
@@ -23,6 +21,7 @@ from megatron_eks.localcloud.aws.cloudformation.template import parse
 from megatron_eks.localcloud.aws.cloudformation.work import Tools
 from megatron_eks.localcloud.aws.resources.handler import Context
 from megatron_eks.localcloud.aws.resources.table import handler_of
+from megatron_eks.localcloud.aws.services.operation import ServiceError
 from megatron_eks.localcloud.aws.values import ACCOUNT, PARTITION, Object, Value
 
 _BUSY = "_IN_PROGRESS"
@@ -87,7 +86,9 @@ class Region:
             existing = [each for each in self.living() if stack_name in (each.name, each.id)]
             if kind == "CREATE":
                 if existing and existing[0].status != "REVIEW_IN_PROGRESS":
-                    raise AlreadyExistsError(f"Stack [{stack_name}] already exists")
+                    raise ServiceError(
+                        "AlreadyExistsException", f"Stack [{stack_name}] already exists"
+                    )
                 stack = existing[0] if existing else Stack(stack_name, self._name)
             else:
                 stack = self.find(stack_name)
@@ -128,7 +129,7 @@ class Region:
             stack, change_set = self.find_change_set(name, stack_name)
             if change_set.execution != "AVAILABLE":
                 found = f"cannot be executed in its current status of [{change_set.status}]"
-                raise InvalidChangeSetStatusError(f"ChangeSet [{change_set.id}] {found}")
+                raise ServiceError("InvalidChangeSetStatus", f"ChangeSet [{change_set.id}] {found}")
             if change_set.kind != "CREATE":
                 stack.updated = datetime.now(tz=UTC)
             target = change_set.target

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from megatron_eks.localcloud.aws.resources.eks import changed
 from megatron_eks.localcloud.aws.resources.handler import Context, Handler, Setting
 from megatron_eks.localcloud.aws.values import Object
 
@@ -25,17 +26,12 @@ class FileSystem(Handler):
         """Change size, throughput and Lustre's settings."""
         if not old:
             return
-        changed: Object = {
-            name: new[name]
-            for name in ("StorageCapacity", "FileSystemTypeVersion")
-            if name in new and new[name] != old.get(name)
-        }
+        given = changed(old, new, "StorageCapacity", "FileSystemTypeVersion")
         before, after = (one.get("LustreConfiguration", {}) for one in (old, new))
-        lustre = {name: value for name, value in after.items() if value != before.get(name)}
-        if lustre:
-            changed["LustreConfiguration"] = lustre
-        if changed:
-            context.clients("fsx").update_file_system(FileSystemId=physical_id, **changed)
+        if lustre := changed(before, after, *after):
+            given["LustreConfiguration"] = lustre
+        if given:
+            context.clients("fsx").update_file_system(FileSystemId=physical_id, **given)
 
 
 class DataRepositoryAssociation(Handler):

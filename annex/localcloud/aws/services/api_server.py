@@ -13,8 +13,6 @@ from moto.eks.models import Cluster, Nodegroup, eks_backends
 from moto.sts.models import sts_backends
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.localcloud.aws.clients import Clients
-from megatron_eks.localcloud.aws.cloudformation.region import Regions
 from megatron_eks.localcloud.aws.gate import Gate
 from megatron_eks.localcloud.aws.services import nodes
 from megatron_eks.localcloud.aws.services.operation import kept
@@ -70,13 +68,13 @@ def review(request: Object, gate: Gate) -> Object:
     }
 
 
-def instances(regions: Regions) -> list[Object]:
+def instances() -> list[Object]:
     """Return the running nodes of all node groups, with what makes a Kubernetes node of each."""
     return [
         told
         for region, cluster in _clusters()
         for group in cluster.nodegroups.values()
-        for told in _instances(region, regions.clients(region), group)
+        for told in _instances(region, group)
     ]
 
 
@@ -86,16 +84,7 @@ def _clusters() -> Iterator[tuple[str, Cluster]]:
             yield region, cluster
 
 
-def _instances(region: str, clients: Clients, group: Nodegroup) -> Iterator[Object]:
-    # A version of a launch template never changes.
-    template = group.launch_template or {}
-    volumes, version = (
-        kept(group, "root_volumes"),
-        f"{template.get('id')} {template.get('version')}",
-    )
-    if version not in volumes:
-        volumes[version] = nodes.root_volume_gib(clients("ec2"), group)
-    volume = volumes[version]
+def _instances(region: str, group: Nodegroup) -> Iterator[Object]:
     # From moto's own objects: this is asked every second, and DescribeInstances takes 20 ms.
     for each in ec2_backends[ACCOUNT][region].all_running_instances():
         tags = {tag["key"]: tag["value"] for tag in each.get_tags()}
@@ -107,7 +96,7 @@ def _instances(region: str, clients: Clients, group: Nodegroup) -> Iterator[Obje
             "name": each.private_dns_name,
             "provider_id": f"aws:///{zone}/{each.id}",
             "instance_type": each.instance_type,
-            "root_volume_gib": volume,
+            **kept(group, "facts"),
             "zone": zone,
             "cluster": group.cluster_name,
             "group": group.nodegroup_name,

@@ -13,8 +13,8 @@ from megatron_eks.catalog.pins import KUBERNETES_STANDARD_SUPPORT_ENDS as SUPPOR
 from megatron_eks.localcloud.aws.cloudformation.region import Regions
 from megatron_eks.localcloud.aws.services.api_server import ApiServer
 from megatron_eks.localcloud.aws.services.operation import (
-    InvalidParameterError,
     NOT_FOUND,
+    InvalidParameterError,
     ServiceError,
     kept,
     parameters,

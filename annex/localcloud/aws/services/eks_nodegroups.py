@@ -9,6 +9,7 @@ from megatron_eks.localcloud.aws.services import nodes
 from megatron_eks.localcloud.aws.services.eks_clusters import Clusters
 from megatron_eks.localcloud.aws.services.operation import (
     InvalidParameterError,
+    kept,
     parameters,
     update_record,
 )
@@ -49,6 +50,7 @@ class Nodegroups(Clusters):
         if template and "instanceTypes" not in given:
             # Told by the launch template alone, as EKS does.
             group.instance_types = []
+        self._keep_volume(group)
         try:
             nodes.adjust(self.client("ec2"), group)
         except ClientError:
@@ -90,14 +92,16 @@ class Nodegroups(Clusters):
             group.launch_template = template
         group.version = given.get("version", group.version)
         group.release_version = given.get("releaseVersion", group.release_version)
-        nodes.replace(self.client("ec2"), group)
+        self._keep_volume(group)
+        nodes.adjust(self.client("ec2"), group, 0)
+        nodes.adjust(self.client("ec2"), group)
         return ActionResult({"update": update_record("VersionUpdate", given)})
 
     def delete_nodegroup(self) -> ActionResult:
         """DeleteNodegroup, and its nodes."""
         given = parameters(self)
         group = self._group(given)
-        nodes.end(self.client("ec2"), group)
+        nodes.adjust(self.client("ec2"), group, 0)
         self.eks_backend.delete_nodegroup(given["clusterName"], given["nodegroupName"])
         return ActionResult({"nodegroup": group})
 
@@ -108,6 +112,10 @@ class Nodegroups(Clusters):
 
     def _group(self, given: Object) -> Nodegroup:
         return self.eks_backend.describe_nodegroup(given["clusterName"], given["nodegroupName"])
+
+    def _keep_volume(self, group: Nodegroup) -> None:
+        """Remember the size of the nodes' root volume, for which somebody asks every second."""
+        kept(group, "facts")["root_volume_gib"] = nodes.root_volume_gib(self.client("ec2"), group)
 
     def _template(self, wanted: Object) -> Object:
         found = self.client("ec2").describe_launch_template_versions(

@@ -36,18 +36,15 @@ class FsxApi(FSxResponse):
         """CreateFileSystem; AWS chooses the mount name."""
         given = parameters(self)
         answer = json.loads(super().create_file_system())
-        system = self._with_long_id(answer["FileSystem"]["FileSystemId"], given.get("Tags", []))
-        facts = kept(system, "facts")
-        facts["CreationTime"] = datetime.now(tz=UTC)
-        facts["FileSystemTypeVersion"] = given.get("FileSystemTypeVersion")
+        system = self._system(answer["FileSystem"]["FileSystemId"])
         if system.lustre_configuration is not None:
-            name = "".join(
-                secrets.choice(string.ascii_lowercase) for _ in range(_MOUNT_NAME_LENGTH)
-            )
-            # SCRATCH_1 alone is mounted by a fixed name.
-            scratch_1 = system.lustre_configuration.get("DeploymentType") == "SCRATCH_1"
-            system.lustre_configuration["MountName"] = "fsx" if scratch_1 else name
-        facts["NetworkInterfaceIds"] = self._interfaces(system)
+            letters = [secrets.choice(string.ascii_lowercase) for _ in range(_MOUNT_NAME_LENGTH)]
+            system.lustre_configuration["MountName"] = "".join(letters)
+        kept(system, "facts").update(
+            CreationTime=datetime.now(tz=UTC),
+            FileSystemTypeVersion=given.get("FileSystemTypeVersion"),
+            NetworkInterfaceIds=self._interfaces(system),
+        )
         return ActionResult({"FileSystem": _described(system)})
 
     def delete_file_system(self) -> Value:
@@ -69,13 +66,9 @@ class FsxApi(FSxResponse):
         given = parameters(self)
         system = self._system(given["FileSystemId"])
         system.storage_capacity = given.get("StorageCapacity", system.storage_capacity)
-        if "FileSystemTypeVersion" in given:
-            kept(system, "facts")["FileSystemTypeVersion"] = given["FileSystemTypeVersion"]
-        if "LustreConfiguration" in given:
-            system.lustre_configuration = {
-                **(system.lustre_configuration or {}),
-                **given["LustreConfiguration"],
-            }
+        changed(kept(system, "facts"), given, "FileSystemTypeVersion")
+        lustre = {**(system.lustre_configuration or {}), **given.get("LustreConfiguration", {})}
+        system.lustre_configuration = lustre or None
         return ActionResult({"FileSystem": _described(system)})
 
     def create_data_repository_association(self) -> ActionResult:
@@ -122,19 +115,6 @@ class FsxApi(FSxResponse):
         if number not in self.fsx_backend.file_systems:
             raise ServiceError("FileSystemNotFound", f"File system '{number}' does not exist.")
         return self.fsx_backend.file_systems[number]
-
-    def _with_long_id(self, number: str, tags: list[Object]) -> FileSystem:
-        """Give a file system an id of today's length; moto's are those of ten years ago."""
-        system = self.fsx_backend.file_systems.pop(number)
-        new = f"fs-{uuid.uuid4().hex[:17]}"
-        system.file_system_id = new
-        system.dns_name = system.dns_name.replace(number, new)
-        system.resource_arn = system.resource_arn.replace(number, new)
-        self.fsx_backend.file_systems[new] = system
-        self.fsx_backend.tag_resource(
-            system.resource_arn, {each["Key"]: each["Value"] for each in tags}
-        )
-        return system
 
     def _interfaces(self, system: FileSystem) -> list[str]:
         """Make the interface through which clients reach the servers."""

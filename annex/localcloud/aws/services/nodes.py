@@ -13,29 +13,14 @@ _FALLBACK_TYPE = "t3.medium"
 _FALLBACK_VOLUME_GIB = 20
 
 
-def adjust(ec2: Value, group: Nodegroup) -> None:
+def adjust(ec2: Value, group: Nodegroup, wanted: int | None = None) -> None:
     """Start or end instances until there are as many as wanted, the oldest ended first."""
     found = running(ec2, group)
-    wanted: int = group.scaling_config["desiredSize"]
-    if len(found) > wanted:
-        ec2.terminate_instances(InstanceIds=found[: len(found) - wanted])
-    elif len(found) < wanted:
-        _start(ec2, group, wanted - len(found))
-
-
-def replace(ec2: Value, group: Nodegroup) -> None:
-    """End every instance and start as many new ones."""
-    found = running(ec2, group)
-    if found:
-        ec2.terminate_instances(InstanceIds=found)
-        _start(ec2, group, len(found))
-
-
-def end(ec2: Value, group: Nodegroup) -> None:
-    """End every instance."""
-    found = running(ec2, group)
-    if found:
-        ec2.terminate_instances(InstanceIds=found)
+    if wanted is None:
+        wanted = int(group.scaling_config["desiredSize"])
+    if gone := found[: max(0, len(found) - wanted)]:
+        ec2.terminate_instances(InstanceIds=gone)
+    _start(ec2, group, wanted - len(found))
 
 
 def running(ec2: Value, group: Nodegroup) -> list[str]:

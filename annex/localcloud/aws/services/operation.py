@@ -8,7 +8,6 @@ from moto.core.responses import BaseResponse
 
 from megatron_eks.localcloud.aws.values import Object, Value
 
-
 NOT_FOUND, IN_USE = "ResourceNotFoundException", "ResourceInUseException"
 
 

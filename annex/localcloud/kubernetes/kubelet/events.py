@@ -8,17 +8,8 @@ from megatron_eks.localcloud.kubernetes.kubelet.context import Context
 from megatron_eks.localcloud.kubernetes.kubelet.status import timestamp
 
 
-def note(context: Context, pod: Object, reason: str, message: str) -> None:
-    """Record something that is as it should be."""
-    _record(context, pod, "Normal", reason, message)
-
-
-def warn(context: Context, pod: Object, reason: str, message: str) -> None:
-    """Record something that a person should look at."""
-    _record(context, pod, "Warning", reason, message)
-
-
-def _record(context: Context, pod: Object, kind: str, reason: str, message: str) -> None:
+def tell(context: Context, pod: Object, reason: str, message: str, kind: str = "Normal") -> None:
+    """Record something, a "Warning" if a person should look at it."""
     metadata, now = pod["metadata"], timestamp()
     reference = {key: metadata[key] for key in ("name", "namespace", "uid")}
     event: Object = {

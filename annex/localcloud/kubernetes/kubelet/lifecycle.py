@@ -73,11 +73,11 @@ class Managed:
             first = self.status.state.get("waiting", {}).get("reason") != "ErrImagePull"
             self.status.state = waiting("ErrImagePull" if first else "ImagePullBackOff", str(error))
             self.due = now + _CONFIG_RETRY_SECONDS if first else _NEVER
-            events.warn(self._context, pod, "Failed", f"Failed to pull image: {error}")
+            events.tell(self._context, pod, "Failed", f"Failed to pull image: {error}", "Warning")
         except ConfigError as error:
             self.status.state = waiting("CreateContainerConfigError", str(error))
             self.due = now + _CONFIG_RETRY_SECONDS
-            events.warn(self._context, pod, "Failed", f"Error: {error}")
+            events.tell(self._context, pod, "Failed", f"Error: {error}", "Warning")
         except (ApiError, http.client.HTTPException, OSError) as error:
             self.status.state = waiting("CreateContainerError", str(error))
             self.due = now + _CONFIG_RETRY_SECONDS
@@ -99,7 +99,7 @@ class Managed:
         status.state = {"running": {"startedAt": timestamp()}}
         self._began = time.monotonic()
         self.due = _NEVER
-        events.note(self._context, pod, "Started", f"Container started: {status.name}")
+        events.tell(self._context, pod, "Started", f"Container started: {status.name}")
         status.started = status.ready = True
 
     def terminate(self) -> None:
@@ -107,7 +107,7 @@ class Managed:
         self._ending = True
         if self.process:
             message = f"Stopping container {self.status.name}"
-            events.note(self._context, self._pod, "Killing", message)
+            events.tell(self._context, self._pod, "Killing", message)
             self.process.signal(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -119,11 +119,14 @@ class Managed:
         self.process = None
         status, code = self.status, process.code
         reason = "Completed" if code == 0 else "Error"
-        message = self._last_words(log, said, code)
-        if process.start_error:
-            reason, message = "StartError", process.start_error
-        ended = _terminated(code, reason, message)
-        ended["startedAt"] = status.state["running"]["startedAt"]
+        ended = {
+            "exitCode": code,
+            "reason": "StartError" if process.start_error else reason,
+            "startedAt": status.state["running"]["startedAt"],
+            "finishedAt": timestamp(),
+        }
+        if message := process.start_error or self._last_words(log, said, code):
+            ended["message"] = message
         status.state = {"terminated": ended}
         status.started = False
         status.ready = status.is_init and code == 0
@@ -144,7 +147,7 @@ class Managed:
             )
             status.last = status.state
             status.state = waiting("CrashLoopBackOff", message)
-            events.warn(self._context, self._pod, "BackOff", message)
+            events.tell(self._context, self._pod, "BackOff", message, "Warning")
         # The first restart comes at once, as on a real node.
         self._delay = min(self._delay * 2 or first, first * _LONGEST_FACTOR)
 
@@ -164,9 +167,3 @@ def _policy(pod: Object, container: ContainerStatus) -> str:
     """Return when a container is restarted: init containers never after a success."""
     policy: str = pod["spec"]["restartPolicy"]
     return "OnFailure" if container.is_init and policy == "Always" else policy
-
-
-def _terminated(code: int, reason: str, message: str) -> Object:
-    now = timestamp()
-    found = {"exitCode": code, "reason": reason, "startedAt": now, "finishedAt": now}
-    return {**found, **({"message": message} if message else {})}

@@ -25,12 +25,8 @@ _TTL_SECONDS = 1
 _QUESTION_POINTER = 0xC00C
 
 
-@dataclass(frozen=True)
-class _Slice:
-    """The addresses of one EndpointSlice by host name, the empty one for all of them."""
-
-    service: str
-    addresses: dict[str, list[str]]
+# A service, and the addresses of one of its EndpointSlices by host name, the empty one for all.
+_Slice = tuple[str, dict[str, list[str]]]
 
 
 @dataclass
@@ -71,8 +67,8 @@ class Names:
                 return []
             if spec.get("clusterIP", _HEADLESS) != _HEADLESS:
                 return [] if host else [spec["clusterIP"]]
-            ours = [each for each in self._slices.values() if each.service == service]
-            return sorted({found for each in ours for found in each.addresses.get(host, ())})
+            ours = [addresses for name, addresses in self._slices.values() if name == service]
+            return sorted({found for each in ours for found in each.get(host, ())})
 
     def answer(self, query: bytes) -> bytes:
         """Answer one DNS message; a broken one gets a header that says so."""
@@ -101,7 +97,7 @@ def _read_slice(manifest: Object) -> _Slice:
         if endpoint.get("conditions", {}).get("ready", True):
             for host in {"", endpoint.get("hostname", "")}:
                 addresses.setdefault(host, []).extend(endpoint["addresses"])
-    return _Slice(f"{service}.{metadata['namespace']}", addresses)
+    return f"{service}.{metadata['namespace']}", addresses
 
 
 def _read_name(message: bytes, offset: int) -> tuple[str, int]:

@@ -186,16 +186,5 @@ class Node:
                 {"type": "Hostname", "address": self._name},
             ],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self._context.settings.port}},
-            "nodeInfo": {
-                "architecture": "amd64",
-                "bootID": "",
-                "containerRuntimeVersion": "processes",
-                "kernelVersion": "",
-                "kubeProxyVersion": "",
-                "kubeletVersion": "processes",
-                "machineID": "",
-                "operatingSystem": "linux",
-                "osImage": "",
-                "systemUUID": "",
-            },
+            "nodeInfo": {"containerRuntimeVersion": "processes", "kubeletVersion": "processes"},
         }

@@ -154,7 +154,7 @@ class PodWorker(threading.Thread):
             kind = "FailedMount" if isinstance(error, VolumeError) else "FailedCreatePodSandBox"
             # Right after a pod is bound, the server may not know yet what its node may read.
             if not isinstance(error, ApiError):
-                events.warn(self._context, self._pod, kind, str(error))
+                events.tell(self._context, self._pod, kind, str(error), "Warning")
         return self._creation
 
     def _make(self) -> Creation:

@@ -79,7 +79,7 @@ class _Handler(BaseHTTPRequestHandler):
         def goes_on() -> bool:
             # The next container of the same name has a file of its own.
             is_newest = _log_files(folder)[-1:] == files[-1:]
-            return is_newest and self._is_running(namespace, name, container)
+            return is_newest and self.server.node.process(pod, container) is not None
 
         for line in _lines(files[-1], query, goes_on):
             self._chunk(line.encode())
@@ -98,17 +98,6 @@ class _Handler(BaseHTTPRequestHandler):
             query = parse_qsl(urlsplit(self.path).query, keep_blank_values=True)
             wanted = execution.wanted(query)
             execution.serve(self.connection, self.headers.items(), process, wanted)
-
-    def _is_running(self, namespace: str, name: str, container: str) -> bool:
-        pod = self.server.node.find(namespace, name)
-        if pod is None:
-            return False
-        status = pod["status"]
-        everything = [
-            *status.get("initContainerStatuses", ()),
-            *status.get("containerStatuses", ()),
-        ]
-        return any(each["name"] == container and "running" in each["state"] for each in everything)
 
     def _chunk(self, data: bytes) -> None:
         self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
