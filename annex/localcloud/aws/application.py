@@ -11,6 +11,7 @@ from xml.sax.saxutils import escape
 
 from botocore.exceptions import ClientError
 from botocore.loaders import JSONFileLoader
+from werkzeug.wrappers import Response
 
 from megatron_eks.localcloud.aws.keys import Keys
 from megatron_eks.localcloud.aws.server import FAILURES_PATH, NODES_PATH, TOKENS_PATH
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_BAD, _FORBIDDEN = "400 Bad Request", "403 Forbidden"
+_OK, _BAD, _FORBIDDEN = 200, 400, 403
+_JSON = "application/json"
 
 
 def application(keys: Keys, kubeconfig: Path | None = None) -> "Application":
@@ -47,7 +49,7 @@ def application(keys: Keys, kubeconfig: Path | None = None) -> "Application":
     # moto looks through its folders at every request, a tenth of what a deployment takes here.
     folders = tuple(backends.list_of_moto_modules())
     backends.list_of_moto_modules = lambda: folders
-    services = DomainDispatcherApplication(create_backend_app)
+    services: Application = DomainDispatcherApplication(create_backend_app)
     regions = Regions(lambda region: clients(services, region))
     install(regions, ApiServer(kubeconfig) if kubeconfig else None)
     gate = Gate(keys)
@@ -57,19 +59,26 @@ def application(keys: Keys, kubeconfig: Path | None = None) -> "Application":
         NODES_PATH: lambda _: instances(),
     }
 
-    def answer(environ: Object, start_response: Callable[..., object]) -> Iterable[bytes]:
+    def answer(environ: Object, start_response: Value) -> Iterable[bytes]:
         try:
             environ = gate.admit(environ)
+            if own := ours.get(environ.get("PATH_INFO", "")):
+                response = _own_answer(own, environ)
+            else:
+                return services(environ, start_response)
         except RefusedError as error:
-            return _refuse(start_response, environ, error.code, str(error), _FORBIDDEN)
-        if answer := ours.get(environ.get("PATH_INFO", "")):
-            body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-            try:
-                told = answer(json.loads(body or b"{}"))
-            except (KeyError, TypeError, ValueError) as error:
-                return _say(start_response, _BAD, {"message": repr(error)})
-            return _say(start_response, "200 OK", {} if told is None else told)
-        return _ask(services, environ, start_response)
+            response = _refusal(environ, error.code, str(error), _FORBIDDEN)
+        except ClientError as error:
+            # One service asked another one, which refused.
+            told = error.response["Error"]
+            response = _refusal(environ, told["Code"], told["Message"])
+        except NotImplementedError as error:
+            response = _refusal(environ, "InvalidAction", f"local AWS cannot do this: {error}")
+        except Exception as error:  # noqa: BLE001 -- moto raises whatever it meets
+            _LOG.exception("a request failed")
+            # So that no client tries again.
+            response = _refusal(environ, "ValidationError", f"local AWS failed: {error!r}")
+        return response(environ, start_response)
 
     return answer
 
@@ -85,45 +94,21 @@ def _read_models_once() -> None:
     JSONFileLoader.load_file = lambda _, path: loaded(path)
 
 
-def _ask(
-    services: "Application", environ: Object, start_response: Callable[..., object]
-) -> Iterable[bytes]:
-    """Let a service answer; one that raises answers so that no client tries again."""
+def _own_answer(answer: Callable[[Object], Value], environ: Object) -> Response:
+    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     try:
-        return services(environ, start_response)
-    except ClientError as error:
-        # One service asked another one, which refused.
-        told = error.response["Error"]
-        return _refuse(start_response, environ, told["Code"], told["Message"])
-    except NotImplementedError as error:
-        message = f"local AWS cannot do this: {error}"
-        return _refuse(start_response, environ, "InvalidAction", message)
-    except Exception as error:  # noqa: BLE001 -- moto raises whatever it meets
-        _LOG.exception("a request failed")
-        message = f"local AWS failed: {error!r}"
-        return _refuse(start_response, environ, "ValidationError", message)
+        status, told = _OK, answer(json.loads(body or b"{}"))
+    except (KeyError, TypeError, ValueError) as error:
+        status, told = _BAD, {"message": repr(error)}
+    return Response(json.dumps({} if told is None else told), status, mimetype=_JSON)
 
 
-def _refuse(
-    start_response: Callable[..., object],
-    environ: Object,
-    code: str,
-    message: str,
-    status: str = _BAD,
-) -> list[bytes]:
+def _refusal(environ: Object, code: str, message: str, status: int = _BAD) -> Response:
     kind, of_s3 = environ.get("CONTENT_TYPE", ""), "/s3/" in environ.get("HTTP_AUTHORIZATION", "")
     if "json" in kind or not (kind or of_s3):
-        body = json.dumps({"__type": code, "message": message}).encode()
-        headers = [("Content-Type", "application/json"), ("x-amzn-errortype", code)]
-    else:
-        inner = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
-        # EC2 reads the second form, everybody else the first.
-        body = f"<ErrorResponse>{inner}<Errors>{inner}</Errors></ErrorResponse>".encode()
-        headers = [("Content-Type", "text/xml")]
-    start_response(status, headers)
-    return [body]
-
-
-def _say(start_response: Callable[..., object], status: str, body: Value) -> list[bytes]:
-    start_response(status, [("Content-Type", "application/json")])
-    return [json.dumps(body).encode()]
+        body = json.dumps({"__type": code, "message": message})
+        return Response(body, status, {"x-amzn-errortype": code}, mimetype=_JSON)
+    inner = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
+    # EC2 reads the second form, everybody else the first.
+    body = f"<ErrorResponse>{inner}<Errors>{inner}</Errors></ErrorResponse>"
+    return Response(body, status, mimetype="text/xml")

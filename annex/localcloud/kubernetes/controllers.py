@@ -59,7 +59,7 @@ class Kueue(Operator):
     definition = ("kueue.x-k8s.io/v1beta2", "Workload")
 
     def _own_flags(self) -> Iterator[str]:
-        ((name, text),) = self._plan.files.items()
+        ((name, text),) = self._files.items()
         settings = json.loads(text)
         settings["health"]["healthProbeBindAddress"] = self._health
         if settings["metrics"]["bindAddress"] != "0":

@@ -5,8 +5,7 @@ import contextlib
 import copy
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,20 +29,6 @@ _READY_SECONDS = 60
 _STARTS, _AGAIN_SECONDS = 10, 1.0
 
 
-@dataclass(frozen=True)
-class ControllerProcess:
-    """What it takes to run the controller of a chart as a process."""
-
-    objects: tuple[Object, ...]
-    """The chart without its Deployment, with a webhook that leads to the process."""
-    namespace: str
-    account: str
-    arguments: tuple[str, ...]
-    certificate_secret: str
-    files: Mapping[str, str]
-    """Contents of what its pod would mount besides."""
-
-
 class Operator:
     """The training operator of one cluster; several clusters of a machine may have one each."""
 
@@ -55,8 +40,20 @@ class Operator:
         self.client = cluster.client
         """An administrator's client of the controller's cluster."""
         self._webhook_port = cluster.port(f"{self.name}-webhook")
-        self._plan = _process(chart, self._webhook_port)
         self._temporary = cluster.folder / self.name
+        (deployment,) = (each for each in chart if each["kind"] == "Deployment")
+        self._namespace: str = deployment["metadata"]["namespace"]
+        # The chart without its Deployment, with a webhook that leads to the process.
+        self._objects = [
+            _redirected(each, self._webhook_port) for each in chart if each is not deployment
+        ]
+        self._pod: Object = deployment["spec"]["template"]["spec"]
+        names = [each["configMap"]["name"] for each in self._pod["volumes"] if "configMap" in each]
+        # Contents of what its pod would mount besides.
+        self._files: dict[str, str] = {}
+        for each in chart:
+            if each["kind"] == "ConfigMap" and each["metadata"]["name"] in names:
+                self._files |= each["data"]
 
     @classmethod
     def file(cls, folder: Path) -> Path | None:
@@ -65,20 +62,20 @@ class Operator:
 
     def install(self) -> None:
         """Apply the chart, then start the controller and return when it works."""
-        metadata = [each["metadata"] for each in self._plan.objects]
+        metadata = [each["metadata"] for each in self._objects]
         # The namespace of jobs too, in which it gets rights: another file of the platform's has it.
         for name in sorted({each["namespace"] for each in metadata if "namespace" in each}):
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             self.client.apply(namespace, manager=_MANAGER)
-        for each in self._plan.objects:
+        for each in self._objects:
             self.client.apply(each, manager=_MANAGER)
         wait = self._cluster.processes.wait
         wait("kube-apiserver", lambda: self.client.serves(*self.definition), _READY_SECONDS)
         wait("kube-apiserver", self._may_own, _READY_SECONDS)
-        token = self.client.service_account_token(self._plan.account, self._plan.namespace)
+        token = self.client.service_account_token(self._pod["serviceAccountName"], self._namespace)
         self._cluster.write_kubeconfig(self.name, token)
         (self._temporary / SERVING).mkdir(parents=True, exist_ok=True)
-        for name, content in self._plan.files.items():
+        for name, content in self._files.items():
             (self._temporary / name).write_text(content)
         self.start()
 
@@ -95,7 +92,7 @@ class Operator:
             "kind": "ConfigMap",
             "metadata": {
                 "name": "owner-probe",
-                "namespace": self._plan.namespace,
+                "namespace": self._namespace,
                 "ownerReferences": [{**owner, "blockOwnerDeletion": True}],
             },
         }
@@ -114,7 +111,7 @@ class Operator:
         deadline = time.monotonic() + _READY_SECONDS
         starts = 1
         while not (self._is_healthy() and self._reviews()):
-            self._write_certificate(self._plan)
+            self._write_certificate()
             if self._cluster.processes.ended(self.name) and starts < _STARTS:
                 # It may ask for its certificate a moment before the file is there, or for a kind a
                 # moment before the API server tells of it. A cluster would start it again, too.
@@ -151,11 +148,11 @@ class Operator:
     def _run(self, flags: Sequence[str]) -> None:
         self._cluster.run(
             self.name,
-            *self._plan.arguments,
+            *self._pod["containers"][0]["args"],
             *flags,
             f"--kubeconfig={self._cluster.folder / f'{self.name}.kubeconfig'}",
             *self._own_flags(),
-            environment={"MY_POD_NAMESPACE": self._plan.namespace, "TMPDIR": str(self._temporary)},
+            environment={"MY_POD_NAMESPACE": self._namespace, "TMPDIR": str(self._temporary)},
         )
 
     @property
@@ -170,7 +167,7 @@ class Operator:
 
     def _probe(self) -> Object:
         api_version, kind = self.definition
-        metadata = {"name": "webhook-probe", "namespace": self._plan.namespace}
+        metadata = {"name": "webhook-probe", "namespace": self._namespace}
         spec = self._probe_spec()
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
@@ -178,9 +175,10 @@ class Operator:
         worker = {"replicas": 1, "template": {"spec": {"containers": PROBES}}}
         return {"pytorchReplicaSpecs": {"Worker": worker}}
 
-    def _write_certificate(self, plan: ControllerProcess) -> None:
+    def _write_certificate(self) -> None:
         """Do what a kubelet does with a Secret volume: the operator fills it, and waits for it."""
-        found = self.client.get("v1", "Secret", plan.certificate_secret, plan.namespace)
+        (secret,) = (each["secret"] for each in self._pod["volumes"] if "secret" in each)
+        found = self.client.get("v1", "Secret", secret["secretName"], self._namespace)
         for name, value in found.get("data", {}).items():
             file = self._temporary / SERVING / name
             partial = file.with_suffix(".partial")
@@ -205,26 +203,6 @@ def operator_file(folder: Path) -> Path:
     """Return the training operator's file among those of a platform, which always has it."""
     (file,) = filter(None, [Operator.file(folder)])
     return file
-
-
-def _process(chart: "list[Object]", webhook_port: int) -> ControllerProcess:
-    """Take a controller's chart apart; everything but the Deployment stays what it is."""
-    (deployment,) = (each for each in chart if each["kind"] == "Deployment")
-    pod = deployment["spec"]["template"]["spec"]
-    (secret,) = (volume["secret"] for volume in pod["volumes"] if "secret" in volume)
-    mounted = {volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume}
-    maps = (each for each in chart if each["kind"] == "ConfigMap")
-    files = [each["data"] for each in maps if each["metadata"]["name"] in mounted]
-    return ControllerProcess(
-        objects=tuple(
-            _redirected(each, webhook_port) for each in chart if each["kind"] != "Deployment"
-        ),
-        namespace=deployment["metadata"]["namespace"],
-        account=pod["serviceAccountName"],
-        arguments=tuple(pod["containers"][0]["args"]),
-        certificate_secret=secret["secretName"],
-        files={name: content for each in files for name, content in each.items()},
-    )
 
 
 def _redirected(manifest: Object, port: int) -> Object:

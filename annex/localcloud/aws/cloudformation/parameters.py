@@ -25,7 +25,8 @@ def parameter_values(
     """Return the value of each parameter; those of SSM type are looked up in their store."""
     kinds = {name: body["Type"] for name, body in template.get("Parameters", {}).items()}
     wanted = [raw[name] for name, kind in kinds.items() if kind.startswith(_SSM_PARAMETER)]
-    stored = _stored(clients, wanted) if wanted else {}
+    found = clients("ssm").get_parameters(Names=wanted)["Parameters"] if wanted else []
+    stored = {each["Name"]: each["Value"] for each in found}
     values: dict[str, Value] = {}
     for name, kind in kinds.items():
         value = raw[name]
@@ -38,9 +39,3 @@ def parameter_values(
         else:
             values[name] = value.split(",") if kind == "CommaDelimitedList" else value
     return values
-
-
-def _stored(clients: Clients, names: list[str]) -> dict[str, str]:
-    """Return values of the parameter store by name, without those that are not there."""
-    found = clients("ssm").get_parameters(Names=names)["Parameters"]
-    return {each["Name"]: each["Value"] for each in found}

@@ -43,13 +43,10 @@ def schema(region: str, kind: str) -> Object | None:
     return read
 
 
-def create_only(region: str, kind: str) -> list[tuple[str, ...]]:
-    """Return the paths of properties that only a new resource can have another value of."""
+def _paths(region: str, kind: str, name: str) -> list[tuple[str, ...]]:
+    """Return the paths of properties that a schema lists under a name."""
     found = schema(region, kind) or {}
-    return [
-        tuple(path.removeprefix(_PREFIX).split("/"))
-        for path in found.get("createOnlyProperties", [])
-    ]
+    return [tuple(path.removeprefix(_PREFIX).split("/")) for path in found.get(name, [])]
 
 
 def changed_paths(old: Value, new: Value, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -64,7 +61,8 @@ def changed_paths(old: Value, new: Value, path: tuple[str, ...] = ()) -> Iterato
 def is_create_only(region: str, kind: str, path: tuple[str, ...]) -> bool:
     """Tell whether a change at a path asks for a new resource."""
     return any(
-        path[: len(only)] == only or only[: len(path)] == path for only in create_only(region, kind)
+        path[: len(only)] == only or only[: len(path)] == path
+        for only in _paths(region, kind, "createOnlyProperties")
     )
 
 
@@ -99,5 +97,4 @@ def mistakes(region: str, kind: str, properties: Object) -> list[str]:
 
 def identifiers(region: str, kind: str) -> list[str]:
     """Return the names of the properties that identify a resource of a type."""
-    found = schema(region, kind) or {}
-    return [path.removeprefix(_PREFIX) for path in found.get("primaryIdentifier", [])]
+    return ["/".join(path) for path in _paths(region, kind, "primaryIdentifier")]

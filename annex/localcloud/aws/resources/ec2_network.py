@@ -56,25 +56,6 @@ class FlowLog(Ec2):
         return super().create(context, given)
 
 
-class Endpoint(Ec2):
-    """An endpoint of another service in the VPC."""
-
-    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change tables, subnets and groups."""
-        if not old:
-            return
-        changed: Object = {}
-        for name in ("RouteTableIds", "SubnetIds", "SecurityGroupIds"):
-            before, after = set(old.get(name, [])), set(new.get(name, []))
-            for verb, ids in (("Add", after - before), ("Remove", before - after)):
-                if ids:
-                    changed[f"{verb}{name}"] = sorted(ids)
-        if new.get("PrivateDnsEnabled") != old.get("PrivateDnsEnabled"):
-            changed["PrivateDnsEnabled"] = new.get("PrivateDnsEnabled", False)
-        if changed:
-            context.clients("ec2").modify_vpc_endpoint(VpcEndpointId=physical_id, **changed)
-
-
 HANDLERS: tuple[Handler, ...] = (
     Ec2(
         "AWS::EC2::VPC",
@@ -133,7 +114,7 @@ HANDLERS: tuple[Handler, ...] = (
         ("CreateFlowLogs", "FlowLogIds.0"),
         ("DeleteFlowLogs", "FlowLogIds"),
     ),
-    Endpoint(
+    Ec2(
         "AWS::EC2::VPCEndpoint",
         ("CreateVpcEndpoint", "VpcEndpoint.VpcEndpointId"),
         ("DeleteVpcEndpoints", "VpcEndpointIds"),

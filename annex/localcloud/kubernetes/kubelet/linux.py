@@ -34,17 +34,11 @@ def unshare(flags: int) -> None:
     _check(_libc.unshare(flags), "unshare")
 
 
-def become_root_of_new_users() -> None:
-    """Make a user namespace whose root is the caller, who keeps no right outside of it."""
-    _new_users(0, 0)
-
-
 def become(user: int, group: int) -> None:
-    """Show the caller to itself as another user; its rights on files stay what they are."""
-    _new_users(user, group)
+    """Show the caller to itself as another user, in a user namespace of its own.
 
-
-def _new_users(user: int, group: int) -> None:
+    Its rights on files stay what they are, and root has none outside of the namespace.
+    """
     outer_user, outer_group = os.geteuid(), os.getegid()
     unshare(NEW_USERS)
     # Whoever may drop groups could pass by a file that refuses one of them: user_namespaces(7).

@@ -95,7 +95,7 @@ def _hold(aws_port: int) -> tuple[int, list[socket.socket]]:
 
 
 def _become_holder(parent: socket.socket, aws_port: int) -> None:
-    linux.become_root_of_new_users()
+    linux.become(0, 0)
     linux.unshare(linux.NEW_NETWORK)
     linux.end_with_parent()
     network = Network()

@@ -42,11 +42,9 @@ class PodWorker(threading.Thread):
         self._policy: str = pod["spec"]["restartPolicy"]
         spec, tell = pod["spec"], self._inbox.put
         self._managed = [
-            *(
-                Managed(context, pod, each, tell, is_init=True)
-                for each in spec.get("initContainers", ())
-            ),
-            *(Managed(context, pod, each, tell, is_init=False) for each in spec["containers"]),
+            Managed(context, pod, each, tell, is_init=kind == "initContainers")
+            for kind in ("initContainers", "containers")
+            for each in spec.get(kind, ())
         ]
         self._began = status.timestamp()
         self._sandbox: SandboxProcess | None = None
