@@ -3,7 +3,6 @@
 import io
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Protocol
 
 import boto3
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
@@ -16,11 +15,8 @@ Application = Callable[..., Iterable[bytes]]
 """A WSGI application."""
 
 
-class Clients(Protocol):
-    """Gives the client of a service, by boto3's name of it."""
-
-    def __call__(self, service: str) -> Value:
-        """Return a client."""
+Clients = Callable[[str], Value]
+"""Gives the client of a service, by boto3's name of it."""
 
 
 class _Body(io.BytesIO):

@@ -16,7 +16,7 @@ def main(file: str) -> int:
     # All of it talks on loopback, whatever proxy somebody's shell names for the rest.
     os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "*")
     settings = Settings.read(Path(file))
-    with state.lock_file(settings.folder).open("w") as lock:
+    with (settings.folder / state.LOCK_FILE).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -11,7 +11,10 @@ LOG_FILE = "log"
 SHARED = "shared"
 """What lies behind claims, in the folder of a cluster: it outlives the cluster."""
 
-_LOCK_FILE, _FALL_FILE = "lock", "fall"
+LOCK_FILE = "lock"
+"""The file whose lock is a cluster's sign of life."""
+
+_FALL_FILE = "fall"
 
 
 @dataclass(frozen=True)
@@ -46,18 +49,13 @@ def read_state(folder: Path) -> State:
 def is_running(folder: Path) -> bool:
     """Say whether a process holds the folder's lock; a process id alone may be another's by now."""
     try:
-        with (folder / _LOCK_FILE).open("r") as lock:
+        with (folder / LOCK_FILE).open("r") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
     except BlockingIOError:
         return True
     return False
-
-
-def lock_file(folder: Path) -> Path:
-    """Return the file whose lock is a cluster's sign of life."""
-    return folder / _LOCK_FILE
 
 
 def note_fall(folder: Path, error: Exception) -> None:

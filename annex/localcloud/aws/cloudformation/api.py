@@ -1,20 +1,17 @@
 """The operations of CloudFormation's API."""
 
-from typing import ClassVar
 from urllib.parse import unquote, urlsplit
 
-from moto.core.responses import ActionResult, BaseResponse, EmptyResult
+from moto.core.responses import ActionResult, EmptyResult
 
 from megatron_eks.localcloud.aws.cloudformation.errors import ValidationError
-from megatron_eks.localcloud.aws.cloudformation.region import Region, Regions
+from megatron_eks.localcloud.aws.cloudformation.region import Region
 from megatron_eks.localcloud.aws.cloudformation.stacks import Stack
+from megatron_eks.localcloud.aws.services.operation import Regional
 
 
-class CloudFormationApi(BaseResponse):
+class CloudFormationApi(Regional):
     """Answers requests; moto finds the method by the operation's name."""
-
-    regions: ClassVar[Regions]
-    """Set once, when the server starts."""
 
     def __init__(self) -> None:
         super().__init__(service_name="cloudformation")
@@ -105,7 +102,7 @@ class CloudFormationApi(BaseResponse):
             return body
         place = urlsplit(url)
         bucket, key = _bucket_and_key(place.hostname or "", unquote(place.path))
-        s3 = self.regions.clients(self.region)("s3")
+        s3 = self.client("s3")
         try:
             answer: bytes = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
         except (s3.exceptions.NoSuchKey, s3.exceptions.NoSuchBucket) as error:

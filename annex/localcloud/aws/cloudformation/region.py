@@ -20,7 +20,6 @@ from megatron_eks.localcloud.aws.cloudformation.taking_over import existing as e
 from megatron_eks.localcloud.aws.cloudformation.template import parse
 from megatron_eks.localcloud.aws.cloudformation.work import Tools
 from megatron_eks.localcloud.aws.resources.handler import Context
-from megatron_eks.localcloud.aws.resources.table import handler_of
 from megatron_eks.localcloud.aws.services.operation import ServiceError
 from megatron_eks.localcloud.aws.values import ACCOUNT, PARTITION, Object, Value
 
@@ -197,7 +196,7 @@ class Region:
         def context(name: str) -> Context:
             return Context(self.clients, self._name, stack.name, name)
 
-        return Tools(context, handler_of, self._failures.take, self.users)
+        return Tools(context, self._failures.take, self.users)
 
 
 class Regions:

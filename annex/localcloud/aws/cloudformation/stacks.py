@@ -25,7 +25,6 @@ class Resource:
     """As the template has it."""
     attributes: Mapping[str, Value] = field(default_factory=dict)
     status: str = "CREATE_COMPLETE"
-    reason: str = ""
     updated: datetime = field(default_factory=lambda: datetime.now(tz=UTC))
 
 

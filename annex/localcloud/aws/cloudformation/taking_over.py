@@ -6,6 +6,7 @@ from megatron_eks.localcloud.aws.cloudformation import schemas
 from megatron_eks.localcloud.aws.cloudformation.errors import ValidationError
 from megatron_eks.localcloud.aws.cloudformation.stacks import KEEP, Stack
 from megatron_eks.localcloud.aws.cloudformation.work import Tools
+from megatron_eks.localcloud.aws.resources.table import handler_of
 from megatron_eks.localcloud.aws.values import Object
 
 
@@ -30,7 +31,7 @@ def existing(
         if name in stack.resources or not keys or not all(isinstance(key, str) for key in keys):
             continue
         physical_id = "|".join(keys)
-        if not tools.handler(kind).exists(tools.context(name), physical_id):
+        if not handler_of(kind).exists(tools.context(name), physical_id):
             continue
         if (kind, physical_id) in taken:
             owner = taken[kind, physical_id]

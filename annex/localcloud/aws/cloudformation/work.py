@@ -11,7 +11,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from megatron_eks.localcloud.aws.cloudformation.errors import ResourceError, UnknownValueError
 from megatron_eks.localcloud.aws.cloudformation.intrinsics import Made, Resolver
 from megatron_eks.localcloud.aws.cloudformation.stacks import Resource, Stack
-from megatron_eks.localcloud.aws.resources.handler import Context, Handler, NotSupportedError
+from megatron_eks.localcloud.aws.resources.handler import Context, NotSupportedError
+from megatron_eks.localcloud.aws.resources.table import handler_of
 from megatron_eks.localcloud.aws.values import Object, Value
 
 _Result = TypeVar("_Result")
@@ -27,8 +28,6 @@ class Tools:
 
     context: Callable[[str], Context]
     """By a resource's name."""
-    handler: Callable[[str], Handler]
-    """By a resource's type; raises ResourceError if there is none."""
     injected: Callable[[str, str, str], str | None]
     """The error that somebody asked for: by action, name and type."""
     users: Callable[[str], list[str]]
@@ -55,7 +54,7 @@ class Work:
         """Make a resource, in the place of another one if there was one."""
         kind, verb = body["Type"], "UPDATE" if before else "CREATE"
         self._stack.event(name, kind, "", f"{verb}_IN_PROGRESS")
-        handler = self._tools.handler(kind)
+        handler = handler_of(kind)
         made: list[Resource] = []
 
         def note(physical_id: str) -> None:
@@ -81,7 +80,7 @@ class Work:
         """Change a resource in place."""
         name, kind = before.name, before.kind
         self._stack.event(name, kind, before.physical_id, "UPDATE_IN_PROGRESS")
-        handler, context = self._tools.handler(kind), self._tools.context(name)
+        handler, context = handler_of(kind), self._tools.context(name)
         now = replace(before, properties=properties, body=body)
 
         def update() -> None:
@@ -101,7 +100,7 @@ class Work:
     def take_over(self, name: str, body: Object, properties: Object, physical_id: str) -> None:
         """Bring a resource that exists into the stack."""
         kind = body["Type"]
-        handler, context = self._tools.handler(kind), self._tools.context(name)
+        handler, context = handler_of(kind), self._tools.context(name)
         made = Resource(name, kind, physical_id, properties, body)
         self._stack.event(name, kind, physical_id, "IMPORT_IN_PROGRESS")
         made.attributes = self._call(
@@ -145,7 +144,7 @@ class Work:
             if step.before is not None:
                 self.keep(step.before)
             return True
-        handler, context = self._tools.handler(step.now.kind), self._tools.context(name)
+        handler, context = handler_of(step.now.kind), self._tools.context(name)
         before, now = step.before, step.now
         try:
             self._call(
@@ -168,7 +167,7 @@ class Work:
             stack.resources.pop(name, None)
             return True
         stack.event(name, kind, resource.physical_id, "DELETE_IN_PROGRESS")
-        handler, context = self._tools.handler(kind), self._tools.context(name)
+        handler, context = handler_of(kind), self._tools.context(name)
         try:
             self._call(
                 "DELETE",
@@ -179,7 +178,7 @@ class Work:
                 ),
             )
         except ResourceError as error:
-            resource.status, resource.reason = "DELETE_FAILED", str(error)
+            resource.status = "DELETE_FAILED"
             stack.event(name, kind, resource.physical_id, "DELETE_FAILED", str(error))
             return False
         stack.event(name, kind, resource.physical_id, "DELETE_COMPLETE")

@@ -72,6 +72,8 @@ class Handler:
     """Properties that these operations call otherwise."""
     updates: tuple[str, ...] | None = None
     """What changes it in place, given all properties; with an argument for the physical id."""
+    anew = False
+    """Whether a change in place is what makes it, once more."""
     tagging: tuple[str, str] = RESOURCE
     tagged: tuple[str, str] | None = None
     """The argument of these operations that says whose tags they are, and its attribute."""
@@ -116,6 +118,9 @@ class Handler:
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change the resource in place, and its tags."""
+        if self.anew:
+            self.create(context, new)
+            return
         if self.updates:
             operation, *arguments = self.updates
             given = {**new, **dict.fromkeys(arguments, physical_id)}

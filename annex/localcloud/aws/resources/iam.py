@@ -68,21 +68,17 @@ class Policy(Handler):
     """An inline policy of roles, as a resource of its own."""
 
     kind = "AWS::IAM::Policy"
+    anew = True
 
     def create(self, context: Context, properties: Object) -> str:
         """Give the policy to its roles."""
-        self.update(context, "", {}, properties)
-        return context.new_name()
-
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Write the policy again."""
-        del physical_id, old
-        for role in new.get("Roles", []):
+        for role in properties.get("Roles", []):
             context.clients("iam").put_role_policy(
                 RoleName=role,
-                PolicyName=new["PolicyName"],
-                PolicyDocument=json.dumps(new["PolicyDocument"]),
+                PolicyName=properties["PolicyName"],
+                PolicyDocument=json.dumps(properties["PolicyDocument"]),
             )
+        return context.new_name()
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Take the policy from its roles."""

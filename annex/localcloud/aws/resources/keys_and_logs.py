@@ -42,17 +42,6 @@ class Key(Handler):
         )
 
 
-class Alias(Handler):
-    """Another name of a key."""
-
-    kind = "AWS::KMS::Alias"
-    service = "kms"
-    creates = ("CreateAlias", "")
-    identity = ("AliasName",)
-    updates = ("UpdateAlias",)
-    deletes = ("DeleteAlias", "AliasName")
-
-
 class LogGroup(Handler):
     """A log group."""
 
@@ -87,4 +76,4 @@ class Parameter(Handler):
         call(context, "ssm", "PutParameter", given, Overwrite=True)
 
 
-HANDLERS: tuple[Handler, ...] = (Key(), Alias(), LogGroup(), Parameter())
+HANDLERS: tuple[Handler, ...] = (Key(), LogGroup(), Parameter())

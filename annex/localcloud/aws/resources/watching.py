@@ -39,6 +39,7 @@ class TopicPolicy(Handler):
     """Who may publish; its physical id is the topic's ARN."""
 
     kind = "AWS::SNS::TopicPolicy"
+    anew = True
 
     def create(self, context: Context, properties: Object) -> str:
         """Set the policy of all topics."""
@@ -46,11 +47,6 @@ class TopicPolicy(Handler):
         for topic in properties["Topics"]:
             call(context, "sns", "SetTopicAttributes", policy, TopicArn=topic)
         return str(properties["Topics"][0])
-
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Set it anew."""
-        del physical_id, old
-        self.create(context, new)
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Leave it to the topic, which goes with it."""

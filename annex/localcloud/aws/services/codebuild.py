@@ -10,8 +10,7 @@ from botocore.exceptions import ClientError
 from moto.codebuild.responses import CodeBuildResponse
 from moto.core.responses import ActionResult
 
-from megatron_eks.localcloud.aws.cloudformation.region import Regions
-from megatron_eks.localcloud.aws.services.operation import ServiceError, kept, parameters
+from megatron_eks.localcloud.aws.services.operation import Regional, ServiceError, kept, parameters
 from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
 
 _DONE, _FAILED = "SUCCEEDED", "FAILED"
@@ -19,11 +18,8 @@ _NEWER_MACHINE = "BUILD_GENERAL1_XLARGE"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
-class CodeBuildApi(CodeBuildResponse):
+class CodeBuildApi(Regional, CodeBuildResponse):
     """CodeBuild with changes, and builds that make a manifest without layers."""
-
-    regions: ClassVar[Regions]
-    """Set once, when the server starts."""
 
     _KEPT: ClassVar = (
         *("artifacts", "cache", "description", "encryptionKey", "environment", "logsConfig"),
@@ -112,7 +108,7 @@ class CodeBuildApi(CodeBuildResponse):
         if source["type"] == "S3":
             bucket, _, key = source["location"].partition("/")
             try:
-                self._client("s3").head_object(Bucket=bucket, Key=key)
+                self.client("s3").head_object(Bucket=bucket, Key=key)
             except ClientError as error:
                 return [_phase("DOWNLOAD_SOURCE", str(error))], [f"no source: {error}"], ""
         downloaded = _phase("DOWNLOAD_SOURCE")
@@ -129,7 +125,7 @@ class CodeBuildApi(CodeBuildResponse):
 
     def _push(self, name: str, tag: str) -> str:
         """Put an image under a tag, or a new one where that is taken; return its digest."""
-        ecr = self._client("ecr")
+        ecr = self.client("ecr")
         taken = {each.get("imageTag") for each in ecr.list_images(repositoryName=name)["imageIds"]}
         if tag in taken:
             tag = f"{tag}-{uuid.uuid4().hex[:8]}"
@@ -150,7 +146,7 @@ class CodeBuildApi(CodeBuildResponse):
         group = project.get("logsConfig", {}).get("cloudWatchLogs", {}).get("groupName")
         if not group:
             return {}
-        logs = self._client("logs")
+        logs = self.client("logs")
         logs.create_log_stream(logGroupName=group, logStreamName=stream)
         now = int(time.time() * 1000)
         logs.put_log_events(
@@ -159,9 +155,6 @@ class CodeBuildApi(CodeBuildResponse):
             logEvents=[{"timestamp": now, "message": each} for each in lines],
         )
         return {"groupName": group, "streamName": stream}
-
-    def _client(self, service: str) -> Value:
-        return self.regions.clients(self.region)(service)
 
     def _project(self, name: str) -> Object:
         projects = self.codebuild_backend.codebuild_projects

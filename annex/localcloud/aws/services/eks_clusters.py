@@ -10,11 +10,11 @@ from moto.eks.models import Cluster
 from moto.eks.responses import EKSResponse
 
 from megatron_eks.catalog.pins import KUBERNETES_STANDARD_SUPPORT_ENDS as SUPPORT_ENDS
-from megatron_eks.localcloud.aws.cloudformation.region import Regions
 from megatron_eks.localcloud.aws.services.api_server import ApiServer
 from megatron_eks.localcloud.aws.services.operation import (
     NOT_FOUND,
     InvalidParameterError,
+    Regional,
     ServiceError,
     kept,
     parameters,
@@ -31,17 +31,11 @@ _SETTINGS = {
 }
 
 
-class Clusters(EKSResponse):
+class Clusters(Regional, EKSResponse):
     """Operations on clusters."""
 
-    regions: ClassVar[Regions]
-    """Set once, when the server starts."""
     api_server: ClassVar[ApiServer | None] = None
-    """Likewise; without one, endpoints lead nowhere."""
-
-    def client(self, service: str) -> Value:
-        """Return a client of this region."""
-        return self.regions.clients(self.region)(service)
+    """Set once, when the server starts; without one, endpoints lead nowhere."""
 
     def cluster(self, name: str) -> Cluster:
         """Return a cluster. Raises EKS's error if there is none."""
@@ -157,23 +151,17 @@ class Clusters(EKSResponse):
             self._tags(given["resourceArn"]).pop(key, None)
         return EmptyResult()
 
-    def _tags(self, arn: str) -> dict[str, str]:
+    def _tags(self, arn: str) -> Object:
+        tags: Object
         for cluster in self.eks_backend.clusters.values():
-            if cluster.arn == arn:
-                return _tags_of(cluster)
-            for group in cluster.nodegroups.values():
-                if group.arn == arn:
-                    return _tags_of(group)
+            owners: list[Value] = [cluster, *cluster.nodegroups.values()]
+            for owner in owners:
+                if owner.arn == arn:
+                    tags = owner.tags = owner.tags or {}
+                    return tags
             for kind in ("addons", "entries", "associations"):
                 for each in kept(cluster, kind).values():
                     if arn in each.values():
-                        tags: dict[str, str] = each.setdefault("tags", {})
+                        tags = each["tags"]
                         return tags
         raise ServiceError(NOT_FOUND, f"The specified resource could not be found: {arn}")
-
-
-def _tags_of(owner: Value) -> dict[str, str]:
-    if owner.tags is None:
-        owner.tags = {}
-    tags: dict[str, str] = owner.tags
-    return tags

@@ -5,14 +5,13 @@ import secrets
 import string
 import uuid
 from datetime import UTC, datetime
-from typing import ClassVar
 
 from moto.core.responses import ActionResult, EmptyResult
 from moto.fsx.models import FileSystem
 from moto.fsx.responses import FSxResponse
 
-from megatron_eks.localcloud.aws.cloudformation.region import Regions
 from megatron_eks.localcloud.aws.services.operation import (
+    Regional,
     ServiceError,
     changed,
     found,
@@ -26,11 +25,8 @@ _MOUNT_NAME_LENGTH = 8
 _NO_LINK = "DataRepositoryAssociationNotFound"
 
 
-class FsxApi(FSxResponse):
+class FsxApi(Regional, FSxResponse):
     """Operations on file systems and what they are linked with."""
-
-    regions: ClassVar[Regions]
-    """Set once, when the server starts."""
 
     def create_file_system(self) -> Value:
         """CreateFileSystem; AWS chooses the mount name."""
@@ -51,9 +47,7 @@ class FsxApi(FSxResponse):
         """DeleteFileSystem, and its interfaces."""
         system = self._system(parameters(self)["FileSystemId"])
         for each in kept(system, "facts")["NetworkInterfaceIds"]:
-            self.regions.clients(self.region)("ec2").delete_network_interface(
-                NetworkInterfaceId=each
-            )
+            self.client("ec2").delete_network_interface(NetworkInterfaceId=each)
         return super().delete_file_system()
 
     def describe_file_systems(self) -> Value:
@@ -118,7 +112,7 @@ class FsxApi(FSxResponse):
 
     def _interfaces(self, system: FileSystem) -> list[str]:
         """Make the interface through which clients reach the servers."""
-        ec2 = self.regions.clients(self.region)("ec2")
+        ec2 = self.client("ec2")
         made = [
             ec2.create_network_interface(
                 SubnetId=each,

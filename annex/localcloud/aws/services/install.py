@@ -24,6 +24,7 @@ from megatron_eks.localcloud.aws.services.eks_clusters import Clusters
 from megatron_eks.localcloud.aws.services.eks_nodegroups import Nodegroups
 from megatron_eks.localcloud.aws.services.fsx import FsxApi
 from megatron_eks.localcloud.aws.services.iam import IamApi
+from megatron_eks.localcloud.aws.services.operation import Regional
 from megatron_eks.localcloud.aws.services.prometheus import PrometheusApi
 from megatron_eks.localcloud.aws.services.quotas import QuotasApi
 from megatron_eks.localcloud.aws.services.scaling import ScalingApi
@@ -37,12 +38,8 @@ class EksApi(Addons, Access, Nodegroups):
 
 def install(regions: Regions, api_server: ApiServer | None) -> None:
     """Change moto's tables of operations; before the first request, and once in a process."""
-    Clusters.regions = regions
+    Regional.regions = regions
     Clusters.api_server = api_server
-    CloudFormationApi.regions = regions
-    ScalingApi.regions = regions
-    FsxApi.regions = regions
-    CodeBuildApi.regions = regions
     _route(cloudformation_urls.url_paths, "{0}/$", CloudFormationApi)
     _route(codebuild_urls.url_paths, "{0}/$", CodeBuildApi)
     _route(scaling_urls.url_paths, "{0}/$", ScalingApi)

@@ -2,11 +2,15 @@
 
 import uuid
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, ClassVar
 
 from moto.core.exceptions import ServiceException
 from moto.core.responses import BaseResponse
 
 from megatron_eks.localcloud.aws.values import Object, Value
+
+if TYPE_CHECKING:
+    from megatron_eks.localcloud.aws.cloudformation.region import Regions
 
 NOT_FOUND, IN_USE = "ResourceNotFoundException", "ResourceInUseException"
 
@@ -19,6 +23,17 @@ class InvalidParameterError(ServiceException):
     """A parameter that the service refuses."""
 
     code = "InvalidParameterException"
+
+
+class Regional(BaseResponse):
+    """A service that asks others of its region."""
+
+    regions: "ClassVar[Regions]"
+    """Set once, when the server starts."""
+
+    def client(self, service: str) -> Value:
+        """Return a client of this region."""
+        return self.regions.clients(self.region)(service)
 
 
 def parameters(response: BaseResponse) -> Object:

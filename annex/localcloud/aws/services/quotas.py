@@ -4,7 +4,7 @@ from moto.core.responses import ActionResult
 from moto.servicequotas.responses import ServiceQuotasResponse
 
 from megatron_eks.localcloud.aws.services.operation import kept, parameters
-from megatron_eks.localcloud.aws.values import Object, Value
+from megatron_eks.localcloud.aws.values import Value
 
 _PLENTY = 100_000.0
 
@@ -14,21 +14,15 @@ class QuotasApi(ServiceQuotasResponse):
 
     def get_service_quota(self) -> Value:
         """GetServiceQuota."""
-        given = parameters(self)
-        if given["ServiceCode"] != "ec2" and given["QuotaCode"] not in self._set():
+        given, quotas = parameters(self), kept(self.backend, "quotas")
+        if given["ServiceCode"] != "ec2" and given["QuotaCode"] not in quotas:
             return super().get_service_quota()
-        return ActionResult({"Quota": self._quota(given)})
+        value = quotas.get(given["QuotaCode"], _PLENTY)
+        return ActionResult({"Quota": {**given, "Value": value, "Adjustable": True}})
 
     def request_service_quota_increase(self) -> ActionResult:
         """RequestServiceQuotaIncrease; a smaller value is granted too, to rehearse with."""
         given = parameters(self)
-        self._set()[given["QuotaCode"]] = float(given["DesiredValue"])
+        kept(self.backend, "quotas")[given["QuotaCode"]] = float(given["DesiredValue"])
         request = {**given, "Id": given["QuotaCode"], "Status": "APPROVED"}
         return ActionResult({"RequestedQuota": request})
-
-    def _quota(self, given: Object) -> Object:
-        value = self._set().get(given["QuotaCode"], _PLENTY)
-        return {**given, "Value": value, "Adjustable": True}
-
-    def _set(self) -> Object:
-        return kept(self.backend, "quotas")

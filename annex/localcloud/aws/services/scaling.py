@@ -6,16 +6,13 @@ from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.responses import ActionResult
 from moto.eks.models import Nodegroup, eks_backends
 
-from megatron_eks.localcloud.aws.cloudformation.region import Regions
 from megatron_eks.localcloud.aws.services import nodes
-from megatron_eks.localcloud.aws.services.operation import ServiceError, parameters
+from megatron_eks.localcloud.aws.services.operation import Regional, ServiceError, parameters
 from megatron_eks.localcloud.aws.values import ACCOUNT, Object
 
 
-class ScalingApi(AutoScalingResponse):
+class ScalingApi(Regional, AutoScalingResponse):
     """Auto Scaling, as far as groups are those that EKS makes."""
-
-    regions: Regions
 
     def describe_auto_scaling_groups(self) -> ActionResult:
         """DescribeAutoScalingGroups."""
@@ -36,7 +33,7 @@ class ScalingApi(AutoScalingResponse):
     def terminate_instance_in_auto_scaling_group(self) -> ActionResult:
         """TerminateInstanceInAutoScalingGroup; EKS knows the smaller size at once."""
         given = parameters(self)
-        ec2 = self.regions.clients(self.region)("ec2")
+        ec2 = self.client("ec2")
         for group in self._groups():
             if given["InstanceId"] in nodes.running(ec2, group):
                 ec2.terminate_instances(InstanceIds=[given["InstanceId"]])

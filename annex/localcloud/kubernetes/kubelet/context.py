@@ -1,5 +1,6 @@
 """What every pod of a node needs of it."""
 
+import http.client
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,9 @@ from megatron_eks.localcloud.kubernetes.kubelet.images import Image
 
 GONE = frozenset({404, 409})
 """The server's answers about a pod that is not there any more, or another of the same name."""
+
+SERVER_ERRORS = (ApiError, http.client.HTTPException, OSError)
+"""What asking the server may end with."""
 
 _FIRST, _LAST = 2, 254
 

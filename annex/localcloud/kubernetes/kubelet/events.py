@@ -1,10 +1,9 @@
 """What a kubelet says of a pod beside its status."""
 
 import contextlib
-import http.client
 
-from megatron_eks.kubernetes.client import ApiError, Object
-from megatron_eks.localcloud.kubernetes.kubelet.context import Context
+from megatron_eks.kubernetes.client import Object
+from megatron_eks.localcloud.kubernetes.kubelet.context import SERVER_ERRORS, Context
 from megatron_eks.localcloud.kubernetes.kubelet.status import timestamp
 
 
@@ -26,5 +25,5 @@ def tell(context: Context, pod: Object, reason: str, message: str, kind: str = "
         "count": 1,
     }
     # Nobody waits for an event; a namespace that is being deleted takes none.
-    with contextlib.suppress(ApiError, http.client.HTTPException, OSError):
+    with contextlib.suppress(*SERVER_ERRORS):
         context.client.create(event)

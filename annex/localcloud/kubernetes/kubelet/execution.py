@@ -11,7 +11,7 @@ import struct
 import subprocess
 import termios
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from megatron_eks.kubernetes import websocket
 from megatron_eks.kubernetes.client import Object
@@ -28,40 +28,28 @@ from megatron_eks.localcloud.kubernetes.kubelet.running import (
 _PIECE_BYTES = 32 * 1024
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What the query of a request asks for."""
-
-    words: Sequence[str]
-    stdin: bool
-    tty: bool
-
-
-def wanted(query: Iterable[tuple[str, str]]) -> Wanted:
-    """Read the query that the API server sends a kubelet."""
-    pairs = list(query)
-    on = {key for key, value in pairs if value in {"1", "true"}}
-    words = [value for key, value in pairs if key == "command"]
-    return Wanted(words, "input" in on, "tty" in on)
-
-
 def serve(
     connection: ssl.SSLSocket,
     headers: Iterable[tuple[str, str]],
     container: ContainerProcess,
-    wanted: Wanted,
+    query: Sequence[tuple[str, str]],
 ) -> None:
-    """Answer a request until the command has ended."""
+    """Answer a request, with the query that the API server sends, until the command has ended."""
     client = websocket.server(connection, headers, PROTOCOL)
     if client is not None:
-        _Session(client, container, wanted).run()
+        _Session(client, container, query).run()
 
 
 class _Session:
     """One command and the client that sees it. Everything happens in the caller's thread."""
 
-    def __init__(self, client: WebSocket, container: ContainerProcess, wanted: Wanted) -> None:
-        self._client, self._wanted = client, wanted
+    def __init__(
+        self, client: WebSocket, container: ContainerProcess, query: Sequence[tuple[str, str]]
+    ) -> None:
+        self._client = client
+        self._words = [value for key, value in query if key == "command"]
+        on = {key for key, value in query if value in {"1", "true"}}
+        self._stdin, self._tty = "input" in on, "tty" in on
         self._pending = bytearray()
         self._input: int | None = None
         self._outputs: dict[int, Channel] = {}
@@ -69,24 +57,24 @@ class _Session:
         self._control, theirs = socket.socketpair()
         self._process = self._start(container, theirs)
         theirs.close()
-        if wanted.tty:
+        if self._tty:
             self._take_terminal()
 
     def _start(
         self, container: ContainerProcess, theirs: socket.socket
     ) -> "subprocess.Popen[bytes]":
-        spec, want = container.spec, self._wanted
+        spec = container.spec
         command = Command(
             sandbox=spec.sandbox,
-            words=want.words,
+            words=self._words,
             environment=spec.environment,
             directory=spec.directory,
             user=spec.user,
             group=spec.group,
-            tty=want.tty,
+            tty=self._tty,
         )
-        written = subprocess.DEVNULL if want.tty else subprocess.PIPE
-        read = subprocess.PIPE if want.stdin and not want.tty else subprocess.DEVNULL
+        written = subprocess.DEVNULL if self._tty else subprocess.PIPE
+        read = subprocess.PIPE if self._stdin and not self._tty else subprocess.DEVNULL
         process = subprocess.Popen(  # noqa: S603 -- our own module
             python("execute", str(theirs.fileno()), str(container.pid)),
             stdin=read,
@@ -150,7 +138,7 @@ class _Session:
                 self._watch.unregister(self._client.connection.fileno())
                 self._client.close()
                 self._end_input()
-                for each in list(self._outputs) if self._wanted.tty else []:
+                for each in list(self._outputs) if self._tty else []:
                     self._close(each)
 
     def _take(self, message: bytes) -> None:
@@ -158,7 +146,7 @@ class _Session:
             case b"\x00":
                 self._pending += message[1:]
                 self._await_reader()
-            case b"\x04" if self._wanted.tty and self._input is not None:
+            case b"\x04" if self._tty and self._input is not None:
                 size = json.loads(message[1:])
                 shape = struct.pack("HHHH", size["Height"], size["Width"], 0, 0)
                 fcntl.ioctl(self._input, termios.TIOCSWINSZ, shape)

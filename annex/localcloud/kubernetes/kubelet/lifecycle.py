@@ -1,14 +1,13 @@
 """One container of a pod through its runs: start, end, back-off and restart."""
 
-import http.client
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from megatron_eks.kubernetes.client import ApiError, Object
+from megatron_eks.kubernetes.client import Object
 from megatron_eks.localcloud.kubernetes.kubelet import events
-from megatron_eks.localcloud.kubernetes.kubelet.context import Context
+from megatron_eks.localcloud.kubernetes.kubelet.context import SERVER_ERRORS, Context
 from megatron_eks.localcloud.kubernetes.kubelet.creation import Creation
 from megatron_eks.localcloud.kubernetes.kubelet.environment import ConfigError
 from megatron_eks.localcloud.kubernetes.kubelet.images import UnknownImageError
@@ -39,7 +38,9 @@ class Managed:
         if not is_init and pod["spec"].get("initContainers"):
             reason = "PodInitializing"
         self.status = ContainerStatus(spec, is_init, waiting(reason), {})
-        self._policy = _policy(pod, self.status)
+        policy: str = pod["spec"]["restartPolicy"]
+        # An init container never runs again after a success.
+        self._policy = "OnFailure" if is_init and policy == "Always" else policy
         self.process: ContainerProcess | None = None
         """The run that goes on."""
         self.due = _NEVER
@@ -78,7 +79,7 @@ class Managed:
             self.status.state = waiting("CreateContainerConfigError", str(error))
             self.due = now + _CONFIG_RETRY_SECONDS
             events.tell(self._context, pod, "Failed", f"Error: {error}", "Warning")
-        except (ApiError, http.client.HTTPException, OSError) as error:
+        except SERVER_ERRORS as error:
             self.status.state = waiting("CreateContainerError", str(error))
             self.due = now + _CONFIG_RETRY_SECONDS
 
@@ -161,9 +162,3 @@ class Managed:
             # Without time, stream and tag.
             found = "\n".join(line.split(" ", 3)[3] for line in lines)[-_FALLBACK_BYTES:]
         return found
-
-
-def _policy(pod: Object, container: ContainerStatus) -> str:
-    """Return when a container is restarted: init containers never after a success."""
-    policy: str = pod["spec"]["restartPolicy"]
-    return "OnFailure" if container.is_init and policy == "Always" else policy

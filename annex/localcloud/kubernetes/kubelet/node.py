@@ -1,7 +1,6 @@
 """One node: its registration, its heartbeat, and the pods that are bound to it."""
 
 import contextlib
-import http.client
 import threading
 import time
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from datetime import UTC, datetime
 
 from megatron_eks.kubernetes.client import ApiError, Object
 from megatron_eks.kubernetes.watch import Change, Watch
-from megatron_eks.localcloud.kubernetes.kubelet.context import NODE_ADDRESS, Context
+from megatron_eks.localcloud.kubernetes.kubelet.context import NODE_ADDRESS, SERVER_ERRORS, Context
 from megatron_eks.localcloud.kubernetes.kubelet.pod import PodWorker
 from megatron_eks.localcloud.kubernetes.kubelet.running import ContainerProcess
 from megatron_eks.localcloud.kubernetes.kubelet.status import timestamp
@@ -20,7 +19,6 @@ _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 # The kubelet's default: nodes are judged by the lease's renewal, not by this.
 _LEASE_SECONDS = 40
 _MERGE = "application/merge-patch+json"
-_SERVER_ERRORS = (ApiError, http.client.HTTPException, OSError)
 
 _HEALTHY = {
     "MemoryPressure": ("False", "KubeletHasSufficientMemory"),
@@ -111,7 +109,7 @@ class Node:
     def _remove_now(self, pod: _Pod) -> None:
         try:
             self._context.remove(pod.manifest)
-        except _SERVER_ERRORS:
+        except SERVER_ERRORS:
             # The next change of the pod, or the next list of all, brings it up again.
             pod.removing = False
 
@@ -120,7 +118,7 @@ class Node:
             try:
                 self._register()
                 self._renew()
-            except _SERVER_ERRORS:
+            except SERVER_ERRORS:
                 time.sleep(1)
             else:
                 return
@@ -129,7 +127,7 @@ class Node:
         while True:
             time.sleep(self._context.settings.heartbeat_seconds)
             # The next beat comes soon; a node that misses several is judged to be lost.
-            with contextlib.suppress(*_SERVER_ERRORS):
+            with contextlib.suppress(*SERVER_ERRORS):
                 self._renew()
                 self._report()
 

@@ -1,7 +1,6 @@
 """One pod on a node: what a kubelet does from the moment it is bound until it is gone."""
 
 import contextlib
-import http.client
 import queue
 import shutil
 import threading
@@ -10,7 +9,12 @@ from collections.abc import Callable
 
 from megatron_eks.kubernetes.client import ApiError, Object
 from megatron_eks.localcloud.kubernetes.kubelet import events, status
-from megatron_eks.localcloud.kubernetes.kubelet.context import GONE, NODE_ADDRESS, Context
+from megatron_eks.localcloud.kubernetes.kubelet.context import (
+    GONE,
+    NODE_ADDRESS,
+    SERVER_ERRORS,
+    Context,
+)
 from megatron_eks.localcloud.kubernetes.kubelet.creation import Creation, host_name
 from megatron_eks.localcloud.kubernetes.kubelet.lifecycle import Managed
 from megatron_eks.localcloud.kubernetes.kubelet.network import GATEWAY, PREFIX
@@ -23,7 +27,6 @@ from megatron_eks.localcloud.kubernetes.kubelet.sandbox import Sandbox
 from megatron_eks.localcloud.kubernetes.kubelet.volumes import VolumeError, VolumeMaker
 
 _RETRY_SECONDS = 1.0
-_SERVER_ERRORS = (ApiError, http.client.HTTPException, OSError)
 
 
 class PodWorker(threading.Thread):
@@ -147,7 +150,7 @@ class PodWorker(threading.Thread):
             return None
         try:
             self._creation = self._make()
-        except (VolumeError, SandboxError, *_SERVER_ERRORS) as error:
+        except (VolumeError, SandboxError, *SERVER_ERRORS) as error:
             self._retry_at = time.monotonic() + _RETRY_SECONDS
             kind = "FailedMount" if isinstance(error, VolumeError) else "FailedCreatePodSandBox"
             # Right after a pod is bound, the server may not know yet what its node may read.
@@ -212,7 +215,7 @@ class PodWorker(threading.Thread):
         kind = "application/strategic-merge-patch+json"
         try:
             self._context.client.request("PATCH", path, body, content_type=kind)
-        except _SERVER_ERRORS as error:
+        except SERVER_ERRORS as error:
             self._reported = {}
             if isinstance(error, ApiError) and error.status in GONE:
                 self._vanish()
@@ -247,7 +250,7 @@ class PodWorker(threading.Thread):
         while self._pod["metadata"].get("deletionTimestamp") and not self._gone:
             try:
                 self._context.remove(self._pod)
-            except _SERVER_ERRORS:
+            except SERVER_ERRORS:
                 time.sleep(_RETRY_SECONDS)
             else:
                 break

@@ -96,8 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
             # Whatever comes next is no HTTP any more.
             self.close_connection = True
             query = parse_qsl(urlsplit(self.path).query, keep_blank_values=True)
-            wanted = execution.wanted(query)
-            execution.serve(self.connection, self.headers.items(), process, wanted)
+            execution.serve(self.connection, self.headers.items(), process, query)
 
     def _chunk(self, data: bytes) -> None:
         self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
