@@ -74,7 +74,9 @@ class Resolver:
             if name == "Condition" and isinstance(argument, str):
                 return self.condition(argument)
             if name.startswith("Fn::"):
-                return self._function(name, argument)
+                if name not in _FUNCTIONS:
+                    raise ValidationError(f"Template error: {name} is not supported by local AWS")
+                return _FUNCTIONS[name](self, argument)
         resolved = {key: self.resolve(inner) for key, inner in value.items()}
         return {key: inner for key, inner in resolved.items() if inner is not NO_VALUE}
 
@@ -120,12 +122,6 @@ class Resolver:
                 f"{attribute} in Fn::GetAtt"
             )
         return made.attributes[attribute]
-
-    def _function(self, name: str, argument: Value) -> Value:
-        function = _FUNCTIONS.get(name)
-        if function is None:
-            raise ValidationError(f"Template error: {name} is not supported by local AWS")
-        return function(self, argument)
 
     def import_value(self, argument: Value) -> Value:
         """Fn::ImportValue."""

@@ -21,7 +21,7 @@ from megatron_eks.localcloud.aws.cloudformation.template import parse
 from megatron_eks.localcloud.aws.cloudformation.work import Tools
 from megatron_eks.localcloud.aws.resources.handler import Context
 from megatron_eks.localcloud.aws.services.operation import ServiceError
-from megatron_eks.localcloud.aws.values import ACCOUNT, PARTITION, Object, Value
+from megatron_eks.localcloud.aws.values import ACCOUNT, PARTITION, Object
 
 _BUSY = "_IN_PROGRESS"
 # What is left of these can only be deleted.
@@ -49,12 +49,6 @@ class Region:
     def living(self) -> list[Stack]:
         """Return the stacks that are not deleted."""
         return [stack for stack in self.stacks if stack.deleted is None]
-
-    def exports(self) -> dict[str, tuple[Value, Stack]]:
-        """Return what may be imported: value and stack by name."""
-        return {
-            name: (value, stack) for stack in self.living() for name, value in stack.exports.items()
-        }
 
     def users(self, export: str) -> list[str]:
         """Return the names of the stacks that import an export."""
@@ -187,9 +181,8 @@ class Region:
             "AWS::StackName": stack.name,
             "AWS::URLSuffix": "amazonaws.com",
         }
-        exports = {
-            name: value for name, (value, owner) in self.exports().items() if owner is not stack
-        }
+        others = [each for each in self.living() if each is not stack]
+        exports = {name: value for each in others for name, value in each.exports.items()}
         return Resolver(target.template, {**target.parameters, **pseudo}, exports)
 
     def _tools(self, stack: Stack) -> Tools:

@@ -11,10 +11,10 @@ from moto.iam.responses import IamResponse
 from megatron_eks.localcloud.aws.services.operation import ServiceError, parameters
 from megatron_eks.localcloud.aws.values import Object
 
+# The first that some policy says.
 _DECISIONS = {
-    PermissionResult.PERMITTED: "allowed",
     PermissionResult.DENIED: "explicitDeny",
-    PermissionResult.NEUTRAL: "implicitDeny",
+    PermissionResult.PERMITTED: "allowed",
 }
 # Its documents are not kept here, and those who are trusted with everything have one of these.
 _ALL = ("AdministratorAccess", "PowerUserAccess")
@@ -103,7 +103,4 @@ def _is_known(path: str, name: str) -> bool:
 
 def _decision(policies: list[IAMPolicy], action: str, resource: str) -> str:
     found = {policy.is_action_permitted(action, resource) for policy in policies}
-    for decision in (PermissionResult.DENIED, PermissionResult.PERMITTED):
-        if decision in found:
-            return _DECISIONS[decision]
-    return _DECISIONS[PermissionResult.NEUTRAL]
+    return next((word for each, word in _DECISIONS.items() if each in found), "implicitDeny")

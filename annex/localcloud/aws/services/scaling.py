@@ -8,7 +8,7 @@ from moto.eks.models import Nodegroup, eks_backends
 
 from megatron_eks.localcloud.aws.services import nodes
 from megatron_eks.localcloud.aws.services.operation import Regional, ServiceError, parameters
-from megatron_eks.localcloud.aws.values import ACCOUNT, Object
+from megatron_eks.localcloud.aws.values import ACCOUNT
 
 
 class ScalingApi(Regional, AutoScalingResponse):
@@ -25,7 +25,7 @@ class ScalingApi(Regional, AutoScalingResponse):
                 "DesiredCapacity": group.scaling_config["desiredSize"],
             }
             for group in self._groups()
-            for name in [_name(group)]
+            for name in [f"eks-{group.uuid}"]
             if not wanted or name in wanted
         ]
         return ActionResult({"AutoScalingGroups": told})
@@ -47,8 +47,3 @@ class ScalingApi(Regional, AutoScalingResponse):
     def _groups(self) -> Iterator[Nodegroup]:
         for cluster in eks_backends[ACCOUNT][self.region].clusters.values():
             yield from cluster.nodegroups.values()
-
-
-def _name(group: Nodegroup) -> str:
-    found: Object = group.resources
-    return str(found["autoScalingGroups"][0]["name"])

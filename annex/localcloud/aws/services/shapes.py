@@ -6,12 +6,11 @@ patterns and upper limits to the service. Other clients leave more.
 
 from collections.abc import Callable, Iterator
 
-from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, BaseResponse
 from moto.core.utils import get_service_model
 
 from megatron_eks.localcloud.aws.patterns import matches_all
-from megatron_eks.localcloud.aws.services.operation import parameters
+from megatron_eks.localcloud.aws.services.operation import ServiceError, parameters
 from megatron_eks.localcloud.aws.values import Value
 
 # Services whose requests are checked, and how each calls what it refuses. Those of S3 are mostly
@@ -25,10 +24,6 @@ _CODES = {
 }
 
 
-class ShapeError(ServiceException):
-    """A request of another shape."""
-
-
 _LIMITED = ("string", "list", "map", "blob")
 
 
@@ -40,13 +35,12 @@ def check_requests() -> None:
         refusal = _refusal(response)
         if refusal is None:
             return act(response)
-        status, headers, body = response.serialized(ActionResult(refusal))
-        return status, headers, body
+        return response.serialized(ActionResult(refusal))
 
     setattr(BaseResponse, "call_action", call_action)  # noqa: B010 -- a method is no attribute to mypy
 
 
-def _refusal(response: BaseResponse) -> ServiceException | None:
+def _refusal(response: BaseResponse) -> ServiceError | None:
     service = response.boto3_service_name
     if service not in _CODES:
         return None
@@ -61,7 +55,7 @@ def _refusal(response: BaseResponse) -> ServiceException | None:
     if not found:
         return None
     text = f"{len(found)} validation error{'s' * (len(found) > 1)} detected: {'; '.join(found)}"
-    return ShapeError(_CODES[service], text)
+    return ServiceError(_CODES[service], text)
 
 
 def mistakes(value: Value, shape: Value, path: str = "") -> Iterator[str]:
