@@ -43,11 +43,6 @@ class Access(Clusters):
         kept(cluster, "entries")[principal] = entry
         return ActionResult({"accessEntry": entry})
 
-    def list_access_entries(self) -> ActionResult:
-        """ListAccessEntries."""
-        cluster = self.cluster(parameters(self)["clusterName"])
-        return ActionResult({"accessEntries": list(kept(cluster, "entries"))})
-
     def update_access_entry(self) -> ActionResult:
         """UpdateAccessEntry."""
         given = parameters(self)

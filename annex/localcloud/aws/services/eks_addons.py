@@ -50,11 +50,6 @@ class Addons(Clusters):
         addon = found(self.cluster(given["clusterName"]), "addons", given["addonName"])
         return ActionResult({"addon": addon})
 
-    def list_addons(self) -> ActionResult:
-        """ListAddons."""
-        cluster = self.cluster(parameters(self)["clusterName"])
-        return ActionResult({"addons": list(kept(cluster, "addons"))})
-
     def update_addon(self) -> ActionResult:
         """UpdateAddon."""
         given = parameters(self)

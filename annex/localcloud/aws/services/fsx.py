@@ -6,7 +6,7 @@ import string
 import uuid
 from datetime import UTC, datetime
 
-from moto.core.responses import ActionResult, EmptyResult
+from moto.core.responses import ActionResult
 from moto.fsx.models import FileSystem
 from moto.fsx.responses import FSxResponse
 
@@ -91,19 +91,6 @@ class FsxApi(Regional, FSxResponse):
         number = parameters(self)["AssociationId"]
         taken(self.fsx_backend, "associations", number, _NO_LINK)
         return ActionResult({"AssociationId": number, "Lifecycle": "DELETING"})
-
-    def tag_resource(self) -> Value:
-        """TagResource."""
-        given = parameters(self)
-        tags = {each["Key"]: each["Value"] for each in given["Tags"]}
-        self.fsx_backend.tag_resource(given["ResourceARN"], tags)
-        return EmptyResult()
-
-    def untag_resource(self) -> Value:
-        """UntagResource."""
-        given = parameters(self)
-        self.fsx_backend.untag_resource(given["ResourceARN"], given["TagKeys"])
-        return EmptyResult()
 
     def _system(self, number: str) -> FileSystem:
         if number not in self.fsx_backend.file_systems:
