@@ -3,7 +3,7 @@
 NOT_CHECKED = (
     "permissions: every client may do everything, roles and policies are kept and never applied",
     "the age of sessions: the keys of a role are taken until the end, and SigV2 never",
-    "quotas and capacity: there is plenty of both, and no launch is refused for them",
+    "quotas, capacity and the size of policies: there is plenty, and nothing is refused for them",
     "conditions and effects of bucket, key and repository policies, and what trust policies say",
     "whether roles and users exist that policies, access entries and node groups name",
     (

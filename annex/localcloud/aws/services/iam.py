@@ -24,8 +24,6 @@ _EVERYTHING = {"Effect": "Allow", "Action": "*", "Resource": "*"}
 _ANYBODY = ("user", "moto")
 
 _AWS = "arn:aws:iam::aws:policy"
-# IAM User Guide, "IAM and AWS STS quotas": characters, white space does not count.
-_LARGEST_IN_ROLE = 10_240
 
 
 class IamApi(IamResponse):
@@ -45,18 +43,6 @@ class IamApi(IamResponse):
             policy = AWSManagedPolicy.from_data(name, self.current_account, self.region, data)
             self.backend.managed_policies[arn] = policy
         return super().attach_role_policy()
-
-    def put_role_policy(self) -> ActionResult:
-        """PutRolePolicy; all policies in a role have one limit."""
-        given = parameters(self)
-        role = self.backend.get_role(given["RoleName"])
-        documents = {**role.policies, given["PolicyName"]: given["PolicyDocument"]}
-        if sum(len("".join(each.split())) for each in documents.values()) > _LARGEST_IN_ROLE:
-            raise ServiceError(
-                "LimitExceeded",
-                f"Maximum policy size of {_LARGEST_IN_ROLE} bytes exceeded for role {role.name}",
-            )
-        return super().put_role_policy()
 
     def simulate_principal_policy(self) -> ActionResult:
         """SimulatePrincipalPolicy, by policies alone: conditions have no say."""
