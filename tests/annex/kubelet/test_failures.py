@@ -71,6 +71,7 @@ def test_a_run_goes_on_without_its_operator(cluster, run):
     _finish(cluster, run)
 
 
+@pytest.mark.long
 def test_a_lost_node_is_replaced(cluster, start):
     """Its pods are evicted after their toleration, taken away, and start on a new node."""
     run = start(runs.job("lost-node", 2, image=runs.SMALL))

@@ -132,6 +132,7 @@ def test_its_price_is_said_and_nobody_pays_unasked(cluster, meks):
     assert (name, round(price, 2)) == ("dev-mine", 2.74)
 
 
+@pytest.mark.long
 def test_it_ends_when_nobody_uses_it(cluster, meks):
     """Not while somebody is connected, nor while a terminal is used; and the record says why."""
 
@@ -148,6 +149,7 @@ def test_it_ends_when_nobody_uses_it(cluster, meks):
     assert "has ended; starting it again" in dev(meks, "--", "true").stderr
 
 
+@pytest.mark.long
 def test_it_ends_after_its_hours(cluster, meks):
     """Whatever runs in it: the API server's own deadline."""
     dev(meks, "--hours=0.017", "--", "sleep", "600", code=137)

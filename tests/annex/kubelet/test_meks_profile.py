@@ -59,6 +59,7 @@ def test_it_asks_and_later_shows_what_came(cluster, cluster_file, meks):
     no_pod(cluster)
 
 
+@pytest.mark.long
 @pytest.mark.programs
 def test_a_training_is_traced_while_it_goes_on(cluster, submit, meks):
     """Two real ranks, from the request to the page; it is in the cluster's month as well."""
