@@ -158,10 +158,9 @@ class _Questions:
         zones, zone = self._known.offers, self._known.pool_zone
         if len(zones) > 1 or given.get("zone"):
             self._settle(f"zone ({', '.join(zones)})", "zone", zone, self._of_zone)
-        nodes = self._known.max_nodes
-        self._settle("most nodes", "max-nodes", nodes, partial(_number, "max_nodes"))
-        read = partial(_number, "capacity_gib")
-        self._settle("file system, GiB", "lustre-gib", _LUSTRE_GIB, read)
+        nodes, gib = partial(_number, "max_nodes"), partial(_number, "capacity_gib")
+        self._settle("most nodes", "max-nodes", self._known.max_nodes, nodes)
+        self._settle("file system, GiB", "lustre-gib", _LUSTRE_GIB, gib)
         return self._known
 
     def _settle(
@@ -211,8 +210,7 @@ class _Questions:
     def _of_type(self, kind: str) -> dict[str, Any]:
         """Return what follows from an instance type; raise Failure if the region has none."""
         if kind not in INSTANCES:
-            found = f"unknown instance type {kind!r}"
-            remedy = choices(kind, INSTANCES)
+            found, remedy = f"unknown instance type {kind!r}", choices(kind, INSTANCES)
             raise Failure(Code.UNKNOWN_INSTANCE_TYPE, found, remedy, exit_code=USAGE)
         offers = offers_of([kind], self._aws.client("ec2"))[kind]
         if not offers:
@@ -225,8 +223,7 @@ class _Questions:
         """Return what follows from a kind of capacity, or from a reservation that is there."""
         if not answer.startswith("cr-"):
             return {"capacity": _capacity(answer)}
-        kind = self._known.instance_type
-        found = described(answer, self._aws.client("ec2"))
+        kind, found = self._known.instance_type, described(answer, self._aws.client("ec2"))
         if found is None or found.state in OVER or found.instance_type != kind:
             what = f"{answer} is {found.state}, of {found.instance_type}" if found else answer
             text = f"{what}: no reservation of {kind} for {self._aws.region}"
@@ -262,10 +259,8 @@ def _number(field: str, answer: str) -> dict[str, int]:
 
 def _render(answers: Answers, schema: str) -> str:
     """Write the file; `schema` is what editors check it with."""
-    shown = {
-        name: ", ".join(value) if isinstance(value, tuple) else value
-        for name, value in asdict(answers).items()
-    }
+    given = asdict(answers).items()
+    shown = {name: ", ".join(e) if isinstance(e, tuple) else e for name, e in given}
     return (_HERE / "new_cluster.yaml").read_text().format(schema=schema, **shown)
 
 
