@@ -122,6 +122,8 @@ def plan(
     """
     if search is not None and what_if:
         raise CycloptsError(msg="--search and --what-if exclude each other: leave one out")
+    if search and job:
+        raise CycloptsError(msg=f"two jobs, {job} and {''.join(search)}: leave one out")
     if search is not None:
         from megatron_eks.ops.planning.search import run as run_search
 

@@ -75,6 +75,8 @@ def test_what_if_shows_the_money(capsys):
         main(["plan", "--what-if"])
     with pytest.raises(SystemExit, match="2"):
         main(["plan", "--search", JOB, "--what-if"])
+    with pytest.raises(SystemExit, match="2"):
+        main(["plan", "another", "--search", JOB])
 
 
 def test_what_if_compares_the_price_of_a_token(capsys):
