@@ -169,5 +169,6 @@ def _remove_remote(sync: Sync, going: list[Choice]) -> None:
         # The manifest goes first: without it the checkpoint is not there for anybody.
         sync.store.delete([manifest_format.manifest_key(each.name)])
         sync.store.delete([found.key for found in sync.store.objects(f"{each.name}/")])
+        sync.remote.removing.discard(each.name)  # what comes there from now on is another push
         program.say(f"{each.name}: removed from S3")
         sync.report.note("removed", each.name)
