@@ -87,7 +87,7 @@ class Exporter:
         self._save_seconds: float | None = None
         # On a file system that hangs, the round waits, and no scrape.
         self._shared: tuple[int, int, int] | None = None
-        self._is_finished = self._says_finished = False
+        self._is_finished = self._says_finished = self._answers = False
         self._asked = threading.Event()
 
     def start(self) -> None:
@@ -95,6 +95,7 @@ class Exporter:
         try:
             if self._plan.port:
                 serve(self._plan.port, self.text, self._scraped)
+                self._answers = True
         except OSError as problem:
             remedy = "training goes on, and its alarms know nothing"
             found = str(problem.strerror)
@@ -127,7 +128,7 @@ class Exporter:
         if self._sender is not None:
             self._sender.close(well=well)
         self._is_finished = well
-        asked = well and self._node == 0 and self._plan.port
+        asked = well and self._node == 0 and self._answers
         if asked and self._clock() - self._scraped_at < 2 * _LINGER_SECONDS:
             self._asked.wait(_LINGER_SECONDS)
 

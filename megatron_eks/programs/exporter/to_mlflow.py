@@ -7,7 +7,8 @@ from megatron_eks.programs.exporter.steps_file import FIGURES
 from megatron_eks.programs.run_log import Step
 from megatron_eks.programs.trainer.tracking import Trackers
 
-_LAST_SECONDS = 5.0
+# A program that fails at once ends before MLflow is imported.
+_LAST_SECONDS = 20.0
 
 
 class Sender(Thread):
