@@ -54,7 +54,7 @@ def emitted(cluster: str) -> Emitted:
         return Emitted(
             project,
             _templates(project, Path(scratch)),
-            _manifests(project, Path(scratch)),
+            write_manifests(project, Path(scratch)),
         )
 
 
@@ -95,7 +95,8 @@ def _templates(project: Project, scratch: Path) -> dict[str, str]:
     }
 
 
-def _manifests(project: Project, scratch: Path) -> dict[str, str]:
+def write_manifests(project: Project, scratch: Path) -> dict[str, str]:
+    """Render into folders as `make synth` does; return the texts by folder and chart."""
     plan = project.cluster
     builds: Mapping[str, Callable[[cdk8s.App], composition.Charts]] = {
         "platform": partial(composition.build_platform, plan=plan, outputs=project.outputs),

@@ -168,6 +168,7 @@ def test_what_is_past_is_removed(pod, etcd, tmp_path):
     assert min(etcd.keys("/torch/elastic/store").values()) > newest
 
 
+@pytest.mark.long
 def test_a_lost_node_is_replaced_where_the_other_waits(pod):
     """The run id is open, so who comes instead meets the agent that lives."""
     lives, lost = pod("a", restarts=3), pod("b", restarts=3)

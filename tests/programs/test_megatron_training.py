@@ -90,7 +90,9 @@ def test_more_iterations_and_another_schedule_go_on(trained):
     assert found[2 * ITERATIONS] < losses[1] - 1
 
 
-@pytest.mark.parametrize("rate", ["learning_rate", "min_learning_rate"])
+@pytest.mark.parametrize(
+    "rate", ["learning_rate", pytest.param("min_learning_rate", marks=pytest.mark.long)]
+)
 def test_another_rate_ends_a_resume_with_its_reason(trained, rate):
     """Core finds the optimizer's state by both, whatever is said of the schedule."""
     resumed = trained[0].another(rate, resuming=FIRST, tensor=1)
@@ -101,6 +103,7 @@ def test_another_rate_ends_a_resume_with_its_reason(trained, rate):
     assert diagnose(said.splitlines()).cause.startswith("The learning rate or its minimum differs")
 
 
+@pytest.mark.long
 def test_another_rate_begins_a_run_from_the_weights(trained):
     """As the message about it says: in another directory, from what the old one has learnt."""
     run, losses = trained

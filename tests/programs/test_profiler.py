@@ -71,7 +71,7 @@ def test_train_fsdp_is_traced(tmp_path, programs_python):
     assert "Rank 1: longest operators" in profile.page("job", traces, logs)
 
 
-@pytest.mark.parametrize("found", [True, False])
+@pytest.mark.parametrize("found", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_nsys_starts_the_ranks_once(tmp_path, programs_python, found):
     """With their own command, and the exit code stays theirs; without it they only say so.
 
@@ -113,6 +113,7 @@ def test_nsys_collects_the_steps_and_nothing_else(tmp_path, monkeypatch, capsys)
     assert said.count("steps 10 to 12 are over") == 1
 
 
+@pytest.mark.long
 def test_megatron_is_traced(tmp_path, tokenizer):
     """Through PyTorch's hook on its optimizer's step, without an option of its own."""
     run = MegatronRun(tmp_path / "run", prepare(tmp_path, tokenizer), tokenizer)

@@ -99,7 +99,11 @@ print(json.dumps(results))
 
 @pytest.mark.parametrize(
     ("kind", "tied", "scaled"),
-    [("Llama", "untied", "scaled"), ("Llama", "tied", "plain"), ("Mistral", "untied", "plain")],
+    [
+        ("Llama", "untied", "scaled"),
+        pytest.param("Llama", "tied", "plain", marks=pytest.mark.long),
+        pytest.param("Mistral", "untied", "plain", marks=pytest.mark.long),
+    ],
 )
 def test_logits_are_those_of_transformers(programs_python, kind, tied, scaled):
     """Weights from Hugging Face mean the same model here: names, rotation, scaling."""

@@ -97,6 +97,7 @@ def test_places_that_are_alike_are_written_alike():
         assert population.place_in_template(template, place) == written
 
 
+@pytest.mark.long
 def test_the_population_is_the_committed_one():
     """Whoever changes the denominator says so, by `python -m tests.slips.population`."""
     assert population.summary(population.population()) == json.loads(population.FILE.read_text())

@@ -20,6 +20,12 @@ def sources(tmp_path_factory):
     return write_sources(tmp_path_factory.mktemp("sources") / "assets")
 
 
+def _long(name):
+    """Leave alone what the life of the default cluster shows, but for what it has not."""
+    usual = name not in {"existing-cluster", "private-cluster", "two-teams"}
+    return pytest.param(name, marks=pytest.mark.long) if usual else name
+
+
 def everything(cluster):
     """Have two zones, EFS, and no way out but a bastion, which no example has."""
     for edit in (
@@ -45,7 +51,7 @@ def described(name, folder):
     return cluster
 
 
-@pytest.mark.parametrize("name", [*examples.NAMES, "everything", "linked"])
+@pytest.mark.parametrize("name", [*map(_long, examples.NAMES), "everything", "linked"])
 def test_a_cluster_comes_and_goes(aws, sources, tmp_path, name):
     """Each stack is made of its template, is the same when asked for again, and is deleted."""
     cluster = bring(aws, described(name, tmp_path / "example"))

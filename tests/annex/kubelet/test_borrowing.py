@@ -16,7 +16,7 @@ from tests.annex import jobs
 from tests.annex.kubelet import runs
 from tests.charts import rendered
 
-pytestmark = pytest.mark.control_plane
+pytestmark = [pytest.mark.control_plane, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

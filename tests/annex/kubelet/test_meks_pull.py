@@ -79,6 +79,7 @@ def test_what_is_not_there_is_said(meks, tmp_path):
     assert "MEKS-0886 data is not below /shared" in meks("data", "pull", "data").stderr
 
 
+@pytest.mark.long
 def test_an_interrupted_command_is_gone_on_with(cluster, begin, meks, corpus, tmp_path):
     """Ctrl-C leaves what came, and removes the pod."""
     with (corpus / "large.bin").open("ab") as file:
@@ -108,6 +109,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", folder], check=True)  # noqa: S603, S607 -- the same
 
 
+@pytest.mark.long
 def test_a_full_disk_is_said(place, corpus, small_disk):
     """Before anything comes; and where somebody else fills it meanwhile."""
     with pytest.raises(Failure, match=r"MEKS-0891 this machine's disk is full: 0\.0 GB free, 0\.1"):

@@ -78,7 +78,7 @@ def record(cluster, name: str, start: int, rank: int) -> str:
     return file.read_text() if file.exists() else ""
 
 
-@pytest.mark.parametrize("image", ["fsdp", runs.OWN])
+@pytest.mark.parametrize("image", [pytest.param("fsdp", marks=pytest.mark.long), runs.OWN])
 def test_a_script_runs_on_two_nodes(cluster, run, image, tmp_path):
     """In our image, and in one that has torch and none of our programs."""
     name = "own-ddp" if image == "fsdp" else "own-image"
@@ -167,18 +167,9 @@ def test_a_large_program_is_sent_once_and_fetched_by_each_node(cluster, s3_serve
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "lost"),
-    [
-        ("PyTorchJob", "rank"),
-        *(
-            pytest.param(kind, lost, marks=pytest.mark.long)
-            for kind in jobs.KINDS
-            for lost in ("rank", "pod", "node")
-            if (kind, lost) != ("PyTorchJob", "rank")
-        ),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", jobs.KINDS)
+@pytest.mark.parametrize("lost", ["rank", "pod", "node"])
 def test_who_loses_one_rank_restarts_all_from_the_newest_checkpoint(
     cluster, run, request, kind, lost
 ):

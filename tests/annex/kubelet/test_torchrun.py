@@ -5,13 +5,10 @@ import pytest
 from tests.annex import jobs
 from tests.annex.kubelet import runs
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.programs]
+pytestmark = [pytest.mark.control_plane, pytest.mark.programs, pytest.mark.long]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "processes"),
-    [*(pytest.param(*each, marks=pytest.mark.long) for each in ((1, 2), (2, 2))), (4, 1)],
-)
+@pytest.mark.parametrize(("nodes", "processes"), [(1, 2), (2, 2), (4, 1)])
 def test_all_ranks_meet(cluster, start, nodes, processes):
     """Each torchrun finds its peers by the names and the port that the operator gave it."""
     run = start(runs.job(f"torch-{nodes}", nodes, processes=processes))

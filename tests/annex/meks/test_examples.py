@@ -12,9 +12,10 @@ from megatron_eks.kubernetes.client import Client, wait_for
 from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
 from megatron_eks.localcloud.kubernetes.controllers import CONTROLLERS
 from megatron_eks.localcloud.kubernetes.operator import Operator, operator_file
-from megatron_eks.synthesis import synthesise_manifests
+from megatron_eks.project import load_project
 from tests import examples
 from tests.charts import rendered
+from tests.emitted import TODAY, write_manifests
 
 pytestmark = pytest.mark.control_plane
 
@@ -57,7 +58,7 @@ def test_every_object_is_accepted(empty, name, workload, tmp_path):
     cluster_file = examples.copy(name, tmp_path)
     if workload != "pytorchjob":
         _run_by(workload, cluster_file)
-    synthesise_manifests(cluster_file, tmp_path / "dist")
+    write_manifests(load_project(cluster_file, TODAY), tmp_path / "dist")
     platform = manifests.read(tmp_path / "dist" / "platform")
     assert {"Namespace", "PersistentVolume", "DaemonSet"} <= {each["kind"] for each in platform}
     for manifest in platform:

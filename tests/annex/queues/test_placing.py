@@ -29,7 +29,8 @@ from tests.charts import rendered
 pytestmark = pytest.mark.control_plane
 
 _SPACE = "megatron-workshop"
-_KINDS = (*jobs.KINDS, "Job")
+# A JobSet stands for all kinds where there is no time for each.
+_KINDS = [pytest.param(each, marks=pytest.mark.long) for each in ("PyTorchJob", "TrainJob", "Job")]
 
 
 def _below(client, job) -> list[str]:
@@ -88,7 +89,7 @@ def _begin(client, job: JobPlan, kind: str) -> Object:
     return whole(rendered.only(objects, kind), objects)
 
 
-@pytest.mark.parametrize("kind", ["JobSet", "TrainJob", "Job"])
+@pytest.mark.parametrize("kind", ["JobSet", *_KINDS[1:]])
 def test_groups_of_ranks_are_divided_only_where_they_must_be(client, plan, kind):
     """Two network nodes with three nodes each hold two groups of two; then one has one node left.
 
@@ -116,7 +117,7 @@ def test_groups_of_ranks_are_divided_only_where_they_must_be(client, plan, kind)
     assert "1 fit below one network node" in said[1]
 
 
-@pytest.mark.parametrize("kind", _KINDS)
+@pytest.mark.parametrize("kind", ["JobSet", *_KINDS])
 def test_a_node_that_fails_is_replaced_in_its_jobs_place(client, plan, kind):
     """Below the same network node where ranks are a group, though another would be filled first.
 
