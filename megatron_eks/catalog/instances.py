@@ -52,6 +52,8 @@ class InstanceType:
     """Whether AWS sells Capacity Blocks of it."""
     allreduce_min_busbw_gb_s: float | None = None
     """Pass mark for two nodes and messages of 1 GiB or more: about 75 % of published runs."""
+    network_layers: int
+    """How many layers of the network above a node EC2 tells of, and labels name; often none."""
 
     @property
     def first_efa_card(self) -> int:
@@ -94,7 +96,7 @@ class InstanceType:
 def _read() -> Iterator[InstanceType]:
     for row in _TABLE["types"].strip().splitlines():
         name, gpu, count, nvlink, vcpus, memory, gbps, *network, store, block, mark = row.split()
-        cards, efa, generation, rdma, interfaces, ipv4 = network
+        cards, efa, generation, rdma, interfaces, ipv4, layers = network
         yield InstanceType(
             name=name,
             gpu=GPUS[gpu],
@@ -112,6 +114,7 @@ def _read() -> Iterator[InstanceType]:
             instance_store_gb=int(store),
             capacity_blocks=block == "yes",
             allreduce_min_busbw_gb_s=None if mark == "-" else float(mark),
+            network_layers=int(layers),
         )
 
 
@@ -136,20 +139,7 @@ def system_node_size(name: str) -> tuple[int, int]:
 
 
 NETWORK_LABEL = "topology.k8s.aws/network-node-layer-"
-"""On nodes, with a number: which part of the network they are in; 1 is the widest."""
+"""On nodes, with a number: which part of the network they are in; 1 is the widest.
 
-# By family; of others, such as g5 and g6, EC2 tells nothing, and their nodes have no such label
-# (EC2 User Guide, "Prerequisites for Amazon EC2 topology"; EKS User Guide, "Place distributed AI/ML
-# workloads with network topology labels").
-_NETWORK_LAYERS = {
-    **dict.fromkeys(("g6e", "g7e", "p4d", "p4de", "p5", "p5e", "p5en", "p6e-gb200"), 3),
-    **dict.fromkeys(("p6-b200", "p6-b300"), 4),
-    # The one size of its family that the list leaves out.
-    "p5.4xlarge": 0,
-}
-
-
-def network_layers(instance_type: str) -> int:
-    """Return how many layers of the network above a node of a type EC2 tells of."""
-    family = instance_type.partition(".")[0]
-    return _NETWORK_LAYERS.get(instance_type, _NETWORK_LAYERS.get(family, 0))
+EKS User Guide, "Place distributed AI/ML workloads with network topology labels".
+"""

@@ -37,6 +37,7 @@ NINTH = InstanceType(
     efa_interfaces=9,
     interfaces_per_card=3,
     ipv4_per_interface=64,
+    network_layers=2,
     instance_store_gb=0,
     gpu_direct_rdma=True,
     capacity_blocks=True,

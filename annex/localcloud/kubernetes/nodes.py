@@ -9,7 +9,6 @@ from megatron_eks.catalog.instances import (
     MIB_PER_GIB,
     NETWORK_LABEL,
     InstanceType,
-    network_layers,
     system_node_size,
 )
 from megatron_eks.catalog.interfaces import max_pods
@@ -123,7 +122,7 @@ def _other_offer(instance_type: str, disk_gib: int) -> _Offer:
 
 def _network_nodes(name: str, pool: str, number: int) -> dict[str, str]:
     """Return the node's place in the network: of two nodes, the lower the layer they share."""
-    layers = network_layers(name)
+    layers = INSTANCES[name].network_layers if name in INSTANCES else 0
     sizes = [_NODES_BELOW * _BRANCHES ** (layers - layer) for layer in range(1, layers + 1)]
     return {
         f"{NETWORK_LABEL}{layer}": _network_node(f"{pool} {layer} {number // size}")

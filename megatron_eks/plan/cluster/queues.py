@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from megatron_eks.catalog import kueue
-from megatron_eks.catalog.instances import NETWORK_LABEL, network_layers
+from megatron_eks.catalog.instances import NETWORK_LABEL
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Findings
@@ -46,7 +46,7 @@ class QueuePlan:
 
 def topology(pool: PoolPlan) -> str:
     """Return the name of the Topology of a pool's nodes, which others of its depth have too."""
-    return f"network-of-{network_layers(pool.instance.name)}-layers"
+    return f"network-of-{pool.instance.network_layers}-layers"
 
 
 def topology_levels(pool: PoolPlan) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def topology_levels(pool: PoolPlan) -> tuple[str, ...]:
 
     A node without one of them would count for nothing.
     """
-    layers = range(1, network_layers(pool.instance.name) + 1)
+    layers = range(1, pool.instance.network_layers + 1)
     return (*(f"{NETWORK_LABEL}{each}" for each in layers), "kubernetes.io/hostname")
 
 
