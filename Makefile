@@ -114,8 +114,8 @@ lint: setup-dev ## Check style, format, types and the layering.
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-snapshots: setup-dev ## Accept the present templates, manifests and README output; read `git diff`.
-	$(BIN)/pytest --snapshot-update tests/snapshots tests/integration/test_readme.py
+snapshots: setup-dev ## Accept the present templates, manifests, messages and README output; read `git diff`.
+	$(BIN)/pytest --snapshot-update tests/snapshots tests/guards/test_sentences.py tests/config tests/integration/test_readme.py
 
 bench: setup-dev programs ## Time the project.
 	$(BIN)/python -m benchmarks
