@@ -37,14 +37,14 @@ def application(keys: Keys, kubeconfig: Path | None = None) -> "Application":
     os.environ["MOTO_ACCOUNT_ID"] = ACCOUNT
     os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"
     _read_models_once()
-    from moto import backends  # noqa: PLC0415 -- see above
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415 -- see above
+    from moto import backends  # noqa: PLC0415 -- after the environment is set
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415 -- after the environment is set
 
-    from megatron_eks.localcloud.aws.clients import clients  # noqa: PLC0415 -- see above
-    from megatron_eks.localcloud.aws.cloudformation.region import Regions  # noqa: PLC0415 -- see above
-    from megatron_eks.localcloud.aws.gate import Gate  # noqa: PLC0415 -- see above
-    from megatron_eks.localcloud.aws.services.api_server import ApiServer, instances, review  # noqa: PLC0415 -- see above
-    from megatron_eks.localcloud.aws.services.install import install  # noqa: PLC0415 -- see above
+    from megatron_eks.localcloud.aws.clients import clients  # noqa: PLC0415 -- after the environment is set
+    from megatron_eks.localcloud.aws.cloudformation.region import Regions  # noqa: PLC0415 -- after the environment is set
+    from megatron_eks.localcloud.aws.gate import Gate  # noqa: PLC0415 -- after the environment is set
+    from megatron_eks.localcloud.aws.services.api_server import ApiServer, instances, review  # noqa: PLC0415 -- after the environment is set
+    from megatron_eks.localcloud.aws.services.install import install  # noqa: PLC0415 -- after the environment is set
 
     # moto looks through its folders at every request, a tenth of what a deployment takes here.
     folders = tuple(backends.list_of_moto_modules())

@@ -61,7 +61,7 @@ class LocalAws:
     def client(self, service: str, region: str) -> Value:
         """Return a boto3 client of a service."""
         # Here: every command of `meks` imports this module, and few have use for boto3.
-        import boto3  # noqa: PLC0415 -- see above
+        import boto3  # noqa: PLC0415 -- slow, seldom used
 
         return boto3.client(
             service,

@@ -10,10 +10,10 @@ _LIFE = timedelta(days=3650)
 def write_client(certificate: Path, key: Path) -> None:
     """Write a certificate that signs itself, and its key for the owner alone."""
     # Here: they take as long to import as all the rest of a command.
-    from cryptography import x509  # noqa: PLC0415 -- see above
-    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 -- see above
-    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 -- see above
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID  # noqa: PLC0415 -- see above
+    from cryptography import x509  # noqa: PLC0415 -- slow, seldom used
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 -- slow, seldom used
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 -- slow, seldom used
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID  # noqa: PLC0415 -- slow, seldom used
 
     own = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver-kubelet-client")])

@@ -129,13 +129,11 @@ def _unkeyed(job: MegatronRun) -> Findings:
     """Warn of a run that ends at each start: its last rank calls wandb.init, which wants a key."""
     if any(_KEYED.fullmatch(name) for name in (*job.runtime.env, *keys(job))):
         return
-    words = () if isinstance(job, MegatronBridgeJob) else job.extra_args
-    places: list[Path] = [
-        ("extra_args", index)
-        for index, word in enumerate(words)
-        if word.partition("=")[0] == _OPTION
-    ]
-    if isinstance(job, MegatronBridgeJob) and job.overrides.get(_OVERRIDE):
+    places: list[Path] = []
+    if not isinstance(job, MegatronBridgeJob):
+        words = [word.partition("=")[0] for word in job.extra_args]
+        places = [("extra_args", index) for index, word in enumerate(words) if word == _OPTION]
+    elif job.overrides.get(_OVERRIDE):
         places = [("overrides", _OVERRIDE)]
     for place in places:
         found = "W&B asks for a key, and no terminal answers"

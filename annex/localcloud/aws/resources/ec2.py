@@ -26,11 +26,12 @@ class Ec2(Handler):
     kind: str
     creates: tuple[str, str]
     deletes: tuple[str, ...]
-    answers: Mapping[str, str] = field(default_factory=dict)  # type: ignore[misc]
+    # The handler has both for all of its kind; here each resource type is an object.
+    answers: Mapping[str, str] = field(default_factory=dict)  # type: ignore[misc] -- no ClassVar
     describes: tuple[str, ...] | None = None
     service: str = "ec2"
     owner: str = ""
-    settings: Mapping[str, Setting] = field(default_factory=dict)  # type: ignore[misc]
+    settings: Mapping[str, Setting] = field(default_factory=dict)  # type: ignore[misc] -- no ClassVar
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the resource, then give it its tags."""

@@ -77,7 +77,7 @@ class IamApi(IamResponse):
 def _is_known(path: str, name: str) -> bool:
     """Tell whether AWS had a policy when moto's list of them was made."""
     # Here: five megabytes, for which only roles have use.
-    from moto.iam.aws_managed_policies import aws_managed_policies_data as listed  # noqa: PLC0415 -- see above
+    from moto.iam.aws_managed_policies import aws_managed_policies_data as listed  # noqa: PLC0415 -- five megabytes
 
     start = listed.find(f'\n "{name}":{{')
     if start < 0:
