@@ -89,9 +89,6 @@ def _refusing(known: WorkloadKind) -> tuple[Row, ...]:
     return (
         (f"{_ASKED} path", (path,), _GOES_ON),
         (f"{_ASKED} port", (None, 443), _GOES_ON),
-        ("webhooks 0 failurePolicy", ("Fail",), _GOES_ON),
-        (f"{_RULE}apiGroups", ([known.group],), _GOES_ON),
-        *same(_RULE, _GOES_ON, {"apiVersions": [version], "resources": [known.plural]}),
         (f"{_RULE}operations", (["CREATE", "UPDATE"], ["UPDATE", "CREATE"]), _GOES_ON),
     )
 
@@ -108,7 +105,6 @@ def _serving(part: str, files: str | None = None) -> tuple[Row, ...]:
         *_ONE[:2],
         _MEMORY,
         (f"{_POD}priorityClassName", ("system-cluster-critical",), "other pods evict it"),
-        (f"{_BOX}ports name=webhook containerPort", (9443,), "its webhook is not reached"),
         *(
             (f"{_POD}tolerations key={each} tolerationSeconds", (), _AWAY)
             for each in LOST_NODE_SECONDS

@@ -16,22 +16,21 @@ _JOBS, _OWN, _CLUSTER = "the jobs' namespace", "its own namespace", "the cluster
 _ADMISSION, _HOOKS = "admissionregistration.k8s.io", "validatingwebhookconfigurations"
 _MUTATING, _DEFINITION = "mutatingwebhookconfigurations", "CustomResourceDefinition"
 _WITH_HOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", _DEFINITION)
-_ELSEWHERE = "it watches another namespace, or may not"
+_ELSEWHERE, _NO_START = "it watches another namespace, or may not", "it does not start"
+_NO_END = "jobs never say how they end, or what they make has no owner"
 _STRICT: Row = ("failurePolicy", ("Fail",), "without an answer, jobs pass unseen")
 _OF_OPERATOR = (
     (_JOBS, "kubeflow.org", "pytorchjobs", f"{_READ} delete", "it sees no jobs, and ends none"),
-    (_JOBS, "kubeflow.org", "pytorchjobs/status", "update", "jobs never say how they end"),
-    (_JOBS, "kubeflow.org", "pytorchjobs/finalizers", "update", "no pod gets an owner"),
-    (_JOBS, "", "pods", _MAKE, "it creates no pods"),
-    (_JOBS, "", "services", _MAKE, "ranks have no names"),
+    (_JOBS, "kubeflow.org", "pytorchjobs/status pytorchjobs/finalizers", "update", _NO_END),
+    (_JOBS, "", "pods services", _MAKE, "ranks do not start, or have no names"),
     (_JOBS, "", "events", "create patch", "nobody learns why a job failed"),
     (_JOBS, "autoscaling", "horizontalpodautoscalers", f"{_MAKE} update", "elastic jobs block it"),
     (_OWN, "", "secrets", _CHANGE, "its webhook has no certificate"),
     (_CLUSTER, _ADMISSION, _HOOKS, _CHANGE, "its webhook is not trusted"),
 )
-_KEPT = (("", "pods"), ("", "events"), ("batch", "jobs"), ("kubeflow.org", "pytorchjobs"))
+_KEPT = {"": "pods events", "batch": "jobs", "kubeflow.org": "pytorchjobs"}
 _OF_RECORDER = (
-    *((_JOBS, group, kind, "list watch", NO_RECORD) for group, kind in _KEPT),
+    *((_JOBS, group, kinds, "list watch", NO_RECORD) for group, kinds in _KEPT.items()),
     (_CLUSTER, "", "nodes", "list watch", "jobs wait for pods on lost nodes"),
     (_JOBS, "", "pods", "delete", "jobs wait for pods on lost nodes"),
     (_JOBS, "", "pods/status", "patch", "jobs wait for pods on lost nodes"),
@@ -40,35 +39,32 @@ _SETS = WORKLOADS["JobSet"]
 _OF_SETS = (
     (_CLUSTER, _SETS.group, "jobsets", _READ, "it sees no jobs"),
     (_CLUSTER, "batch", "jobs", _READ, "it does not learn how ranks end"),
-    (_CLUSTER, "", "pods", _READ, "it does not start"),
-    (_CLUSTER, "", "services", _READ, "it does not start"),
+    (_CLUSTER, "", "pods services", _READ, _NO_START),
     (_JOBS, _SETS.group, "jobsets", "delete", "jobs stay forever"),
-    (_JOBS, _SETS.group, "jobsets/status", "update", "jobs never say how they end"),
-    (_JOBS, _SETS.group, "jobsets/finalizers", "update", "no Job gets an owner"),
+    (_JOBS, _SETS.group, "jobsets/status jobsets/finalizers", "update", _NO_END),
     (_JOBS, "batch", "jobs", "create delete", "it starts no ranks, or not again"),
     (_JOBS, "", "services", "create", "ranks have no names"),
     (_JOBS, "events.k8s.io", "events", "create patch", "nobody learns why a job failed"),
     (_OWN, "", "secrets", _CHANGE, "its webhook has no certificate"),
-    (_CLUSTER, _ADMISSION, _HOOKS, _CHANGE, "its webhook is not trusted"),
-    (_CLUSTER, _ADMISSION, _MUTATING, _CHANGE, "its webhook is not trusted"),
+    (_CLUSTER, _ADMISSION, f"{_HOOKS} {_MUTATING}", _CHANGE, "its webhook is not trusted"),
 )
-_TRAIN, _IT_ENDS = WORKLOADS["TrainJob"], "it ends where it may not watch them"
+_TRAIN = WORKLOADS["TrainJob"]
 _OF_TRAINER = (
-    *((_CLUSTER, _TRAIN.group, each, _READ, "it sees no jobs") for each in _TRAIN.definitions),
+    (_CLUSTER, _TRAIN.group, " ".join(_TRAIN.definitions), _READ, "it sees no jobs"),
     (_CLUSTER, _SETS.group, "jobsets", _READ, "it does not learn how jobs end"),
-    *((_CLUSTER, "", each, _READ, _IT_ENDS) for each in ("configmaps", "secrets")),
-    (_JOBS, _TRAIN.group, "trainjobs/status", "patch", "jobs never say how they end"),
+    (_CLUSTER, "", "configmaps secrets", _READ, "it ends where it may not watch them"),
+    (_JOBS, _TRAIN.group, "trainjobs/status", "patch", _NO_END),
     (_JOBS, _TRAIN.group, "trainjobs/finalizers", "update", "no JobSet gets an owner"),
     (_JOBS, _SETS.group, "jobsets", "create patch delete", "it starts no ranks, or ends none"),
     (_JOBS, "", "configmaps", "create patch", "it keeps no runtime, and starts no ranks"),
-    *_OF_SETS[-4:],
+    *_OF_SETS[-3:],
 )
 _QUEUES = kueue.GROUP
 _OF_QUEUER = (
-    *((_CLUSTER, _QUEUES, each, _READ, "it does not start") for each in kueue.KINDS.values()),
-    *((_CLUSTER, "", each, _READ, "it does not start") for each in ("nodes", "pods", "namespaces")),
-    (_CLUSTER, "batch", "jobs", _READ, "it does not start"),
-    (_CLUSTER, "kubeflow.org", "pytorchjobs", _READ, "it does not start"),
+    (_CLUSTER, _QUEUES, " ".join(kueue.KINDS.values()), _READ, _NO_START),
+    (_CLUSTER, "", "nodes pods namespaces", _READ, _NO_START),
+    (_CLUSTER, "batch", "jobs", _READ, _NO_START),
+    (_CLUSTER, "kubeflow.org", "pytorchjobs", _READ, _NO_START),
     (_CLUSTER, _QUEUES, "clusterqueues/status", "update patch", "no queue becomes active"),
     (_CLUSTER, _QUEUES, "resourceflavors", "update", "no queue becomes active"),
     (_JOBS, _QUEUES, "workloads", "create delete update patch", "no job gets its turn"),
@@ -76,7 +72,7 @@ _OF_QUEUER = (
     (_JOBS, "kubeflow.org", "pytorchjobs", "update patch", "it starts and stops no job"),
     (_JOBS, "batch", "jobs", "update patch", "it starts and stops no job"),
     (_JOBS, "", "pods", "update patch delete", "pods wait for their node"),
-    *_OF_SETS[-4:],
+    *_OF_SETS[-3:],
 )
 _SCALES = (("", "pods", "list"), ("", "nodes", "list patch"), (_QUEUES, "workloads", "list"))
 _OF_SCALER = tuple((_CLUSTER, *each, "no node of a pool comes or goes") for each in _SCALES)
@@ -164,10 +160,10 @@ def _lacking_rights(manifests: Manifests, pod: Pod, of_jobs: Sequence[str]) -> F
     if part == OPERATOR and not told:
         # What it watches in all of them.
         read = [each for each in rows if each[0] == _JOBS and _READ in each[3]]
-        rows += [(_CLUSTER, group, kind, _READ, why) for _, group, kind, _, why in read]
+        rows += [(_CLUSTER, *each[1:3], _READ, each[4]) for each in read]
     places = {_JOBS: watched, _OWN: [space], _CLUSTER: [""]}
-    wanted = [(*row, each) for row in rows for each in places[row[0]]]
-    for where, group, resource, verbs, why, namespace in wanted:
+    wanted = [(row, kind, at) for row in rows for kind in row[2].split() for at in places[row[0]]]
+    for (where, group, _, verbs, why), resource, namespace in wanted:
         roles = [rules for at, rules in bound if at == namespace]
         lacks = lacking(roles, (group, resource, verbs), limits)
         place = roles[0] if roles else pod.spec["serviceAccountName"]

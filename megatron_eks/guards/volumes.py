@@ -31,7 +31,6 @@ _SHARED: tuple[Row, ...] = (
 )
 _VOLUME = (
     *_SHARED,
-    ("csi driver", (_FSX, _EFS), "no such driver mounts it"),
     ("claimRef kind", ("PersistentVolumeClaim",), "another claim may take the volume first"),
 )
 _BOUND = (
@@ -112,9 +111,8 @@ def volumes(manifests: Manifests) -> Found:
         yield from report(_FITS, other, place, found, "name the claim here, the volume there")
         right, found = _HANDLE.fullmatch(handle.text), f"{handle.raw!r} is no file system id"
         yield from report(_FITS, not right, handle, found, "write fs-... as AWS shows it")
-        of_lustre = [("csi driver", (_FSX,), "dnsname and mountname are Lustre's")]
-        own = of_lustre if spec["csi"]["volumeAttributes"]["mountname"] else ()
-        yield from spec.must_hold(_FITS, *own)
+        drivers = (_FSX,) if spec["csi"]["volumeAttributes"]["mountname"] else (_FSX, _EFS)
+        yield from spec.must_hold(_FITS, ("csi driver", drivers, "it does not mount such a volume"))
         if right and spec["csi"]["driver"].text == _FSX:
             yield from _lustre(spec, right[1])
     for claim in claims:
