@@ -81,22 +81,21 @@ def _wrong(
     used: Container[tuple[PlaceT, str]],
     kept: Container[tuple[PlaceT, str]],
 ) -> Findings:
-    code = allowance.code
+    code, level = allowance.code, Level.ERROR
+    key = (allowance.place, code)
     if not _CODE.fullmatch(code):
-        found, level = "no code is allowed", Level.ERROR
-        remedy = "write it: allow MEKS-0609 REASON"
-    elif (allowance.place, code) not in used and code in removed():  # which reads a long file
-        found, level = f"{code} was removed, because {removed()[code]}", Level.WARNING
-        remedy = "remove the allowance"
+        found, remedy = "no code is allowed", "write it: allow MEKS-0609 REASON"
+    elif key not in used and code in removed():  # which reads a long file
+        found, remedy = f"{code} was removed, because {removed()[code]}", "remove the allowance"
+        level = Level.WARNING
     elif len(allowance.reason) < _REASON:
-        found, level = f"{code} is allowed without a reason", Level.ERROR
-        remedy = "say why, behind the code"
-    elif (allowance.place, code) in kept:
-        found, level = f"{code} is an error here, and only warnings can be allowed", Level.ERROR
+        found, remedy = f"{code} is allowed without a reason", "say why, behind the code"
+    elif key in kept:
+        found = f"{code} is an error here, and only warnings can be allowed"
         remedy = "correct what was found"
-    elif (allowance.place, code) not in used:
-        found, level = f"{code} is allowed, and was not found here", Level.WARNING
-        remedy = "remove it"
+    elif key not in used:
+        found, remedy = f"{code} is allowed, and was not found here", "remove it"
+        level = Level.WARNING
     else:
         return
     place = allowance.file, allowance.line

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any, cast
 
-from megatron_eks.config.load import Json, read_mapping
+from megatron_eks.config.load import read_mapping
 
 TABLE = Path(__file__).with_name("explanations.yaml")
-_REMOVED = "removed"
 
 
 @dataclass(frozen=True)
@@ -24,25 +24,15 @@ class Explanation:
 @cache
 def explanations() -> dict[str, Explanation]:
     """Return the meaning of every code, in their order."""
-    found = {}
-    for code, entry in _table().items():
-        texts = {key: str(value) for key, value in entry.items()} if isinstance(entry, dict) else {}
-        if code != _REMOVED:
-            found[code] = Explanation(**texts)
-    return found
+    return {code: Explanation(**entry) for code, entry in _table().items() if code != "removed"}
 
 
 @cache
 def removed() -> dict[str, str]:
     """Return why each code is gone that an earlier version reported."""
-    reasons = _table()[_REMOVED]
-    return {
-        str(code): why
-        for why, codes in (reasons.items() if isinstance(reasons, dict) else ())
-        for code in (codes if isinstance(codes, list) else ())
-    }
+    return {code: why for why, codes in _table()["removed"].items() for code in codes}
 
 
-def _table() -> dict[str, Json]:
+def _table() -> dict[str, Any]:
     table = read_mapping(TABLE.read_text(encoding="utf-8"), TABLE.name).value
-    return table if isinstance(table, dict) else {}
+    return cast("dict[str, Any]", table)  # the file is this package's own
