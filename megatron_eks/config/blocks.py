@@ -89,9 +89,8 @@ def _members(model: Any, path: Path) -> Iterator[type[BaseModel]]:  # noqa: ANN4
         elif field := model.model_fields.get(str(path[0])):
             yield from _members(field.annotation, path[1:])
         return
-    inner = path[1:] if path and isinstance(path[0], int) else path
     for option in get_args(model):
-        yield from _members(option, inner)
+        yield from _members(option, path[1:] if path and isinstance(path[0], int) else path)
 
 
 def value_at(value: Json, path: Path) -> Json:

@@ -7,7 +7,7 @@ from itertools import product
 
 from megatron_eks.catalog.pins import ADDONS, EFS_ADDON
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.network import HTTPS, is_wide, overlap, rules
+from megatron_eks.guards.network import HTTPS, is_wide, range_of, rules
 from megatron_eks.guards.statements import Need, allows, is_everybody, needs, statements, texts
 from megatron_eks.guards.storage import data_buckets, key_of
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
@@ -74,9 +74,10 @@ def control(templates: Templates) -> Found:
     yield from constants(clusters, Rule.CLUSTER_CONTROL, *_SHOULD, warns=True)
     for cluster in clusters:
         services = cluster["KubernetesNetworkConfig"]["ServiceIpv4Cidr"]
-        for block in [each["CidrBlock"].text for each in templates.of("EC2::VPC")]:
+        own, blocks = range_of(services), [e["CidrBlock"] for e in templates.of("EC2::VPC")]
+        for block in filter(None, map(range_of, blocks)):
             found = f"{services.raw} overlaps the VPC's {block}: EKS refuses the cluster"
-            row = (overlap(services.text, block), services, found, "write a range outside the VPC")
+            row = (own and own.overlaps(block), services, found, "write a range outside the VPC")
             yield from report(Rule.CLUSTER_CONTROL, *row)
         access, into = cluster["ResourcesVpcConfig"], (cluster.name, "Ingress")
         cidrs, public = access["PublicAccessCidrs"], access["EndpointPublicAccess"].raw is not False

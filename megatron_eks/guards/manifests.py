@@ -160,15 +160,6 @@ class Manifests:
         """Return the object of that name; the namespace matters for kinds that have one."""
         return self._by_name.get((kind, name, "" if kind in _CLUSTER_WIDE else namespace))
 
-    def lacks(self, kind: str, name: str, namespace: str = "") -> bool:
-        """Tell whether a named object is surely missing: others of its kind are at hand, not it.
-
-        A job's file alone says nothing about what the platform holds.
-        """
-        wide = kind in _CLUSTER_WIDE
-        beside = any(wide or each.namespace == namespace for each in self.of(kind))
-        return beside and self.named(kind, name, namespace) is None
-
 
 manifest_guard = Guards[Manifests]()
 """Registers a guard of manifests."""

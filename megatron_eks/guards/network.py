@@ -64,13 +64,6 @@ def name_of(templates: Templates, group: Value) -> str:
     return target.name if target else templates.text(group) or str(group.raw)
 
 
-def overlap(one: str, other: str) -> bool:
-    """Tell whether two address ranges have addresses in common; a text that is none has none."""
-    with suppress(ValueError):
-        return IPv4Network(one).overlaps(IPv4Network(other))
-    return False
-
-
 @template_guard
 def way_out(templates: Templates) -> Found:
     """Nodes have no public address: they get out by NAT (EKS, "VPC and subnet considerations")."""

@@ -65,7 +65,6 @@ _DISKS: Row = ("spec instance localStorage strategy", ("RAID0", "RAID10", "Mount
 _LONELY = "add-ons need two nodes, and nothing here resizes the group"
 _ZONES = "not exactly one subnet: EFA does not cross zones, and the nodes would"
 _NAMELESS = "it needs either a reservation or a group of them: no node starts"
-_ONLY = (None, "capacity-reservations-only")
 _CLUSTER: Row = ("Strategy", ("cluster", None), "the EFA nodes of a job are placed far apart")
 _FAR = "neither a reservation nor a placement group: nodes are placed far apart"
 _APART = "a reservation made outside this group has no capacity in it"
@@ -207,7 +206,7 @@ def capacity(templates: Templates) -> Found:
             (block, market, ("capacity-block",), "nodes of a block start in this market only"),
             (not block, market, (None,), "CapacityType alone says it"),
             (target and not block, kind, ("ON_DEMAND", None), "the reservation stays idle"),
-            (target, mode, _ONLY, "EC2 refuses it with a target"),
+            (target, mode, (None, "capacity-reservations-only"), "EC2 refuses it with a target"),
         ):
             yield from value.must_be(code, *right, why=why) if matters else ()
         nameless = ((given and not mode) or block) and bool(name) == bool(arn)

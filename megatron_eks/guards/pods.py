@@ -36,7 +36,6 @@ _RANK = (
 _WHOLE = max(each.hugepages_mib for each in INSTANCES.values()) * MIB
 _LEVEL, _LEVELS = "pod-security.kubernetes.io", ("privileged", "baseline", "restricted")
 _MODES = ("enforce", "audit", "warn")
-_OF_THE_NODE = ("hostNetwork", "hostPID", "hostIPC")
 _USER, _PROFILES = ("runAsNonRoot", "runAsUser", "runAsGroup"), ("RuntimeDefault", "Localhost")
 _HARDENED: tuple[Row, ...] = (
     ("privileged", (NO, None), "the container sees every device of the node"),
@@ -213,7 +212,7 @@ def pod_security(manifests: Manifests) -> Found:
 
 
 def _above(pod: Pod, *, strict: bool) -> Iterator[tuple[Value, str]]:
-    wrong = [e for key in _OF_THE_NODE if (e := pod.spec[key]).raw is True]
+    wrong = [e for key in ("hostNetwork", "hostPID", "hostIPC") if (e := pod.spec[key]).raw is True]
     wrong += [e for volume in pod.spec["volumes"] if (e := volume["hostPath"])]
     for each in pod.containers:
         own = each["securityContext"]

@@ -44,12 +44,12 @@ def named_objects(manifests: Manifests) -> Found:
             if volume["configMap"]["optional"].raw is not True:
                 places += [("ConfigMap", volume["configMap"]["name"])]
         for kind, value in places:
-            kept, known = manifests.named(kind, value.text, space), manifests.of(kind)
-            beside = kind == "ServiceAccount" and any(manifests.of("Namespace"))
+            # A job's file alone says nothing about what the platform holds.
+            known = [e.name for e in manifests.of(kind) if e.namespace in {"", space}]
+            beside = known or (kind == "ServiceAccount" and any(manifests.of("Namespace")))
             beside = beside or (kind == "ConfigMap" and value.text.startswith(own))
-            lost = manifests.lacks(kind, value.text, space) or (kept is None and beside)
-            missing = value and lost and value.text not in _BUILT_IN
-            names = " or ".join(e.name for e in known if e.namespace in {"", space})
+            missing = value and beside and value.text not in {*known, *_BUILT_IN}
+            names = " or ".join(known)
             found = f"no {kind} {value.text!r}: the pods are not created, or wait for it"
             remedy = f"use {names}" if names else f"add the {kind}"
             yield from report(Rule.MISSING_OBJECT, missing, value, found, remedy)
@@ -156,7 +156,6 @@ _TO_API = _Way(443, "TCP", 2, "ranges of VPC and Services", "it sees no job")
 _RANKS: dict[str, Json] = {"podSelector": {"matchLabels": {"app": "megatron-training"}}}
 _TO_ETCD = _Way(2379, "TCP", [{"podSelector": {"matchLabels": {"app": "etcd"}}}], "etcd", "no rank")
 _MEETING = _Way(2379, "TCP", [_RANKS], "pods of jobs", "ranks never meet")
-_WEBHOOK = _Way(9443, "TCP", 1, "the VPC's range", "all jobs are refused")
 
 
 @manifest_guard
@@ -247,7 +246,7 @@ def _ways_of(pod: Pod, own: list[Object]) -> Found:
     for needed, key, ways in (
         (serves or "--namespace" in words, "egress", [_TO_API]),
         (serves or scales, "egress", _NAMES),
-        (serves, "ingress", [_WEBHOOK]),
+        (serves, "ingress", [_Way(9443, "TCP", 1, "the VPC's range", "all jobs are refused")]),
         (pod.main.at("command 0").text == "etcd", "ingress", [_MEETING]),
     ):
         yield from _blocked(own, key, ways) if own and needed else ()

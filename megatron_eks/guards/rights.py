@@ -76,17 +76,15 @@ _OF_QUEUER = (
 )
 _SCALES = (("", "pods", "list"), ("", "nodes", "list patch"), (_QUEUES, "workloads", "list"))
 _OF_SCALER = tuple((_CLUSTER, *each, "no node of a pool comes or goes") for each in _SCALES)
-_EACH = (_OF_OPERATOR, _OF_SETS, _OF_TRAINER, _OF_QUEUER)
 _RIGHTS = {RECORDER: _OF_RECORDER, "Deployment pool-scaler": _OF_SCALER}
-_RIGHTS |= dict(zip(CONTROLLERS, _EACH, strict=True))
+_RIGHTS |= dict(zip(CONTROLLERS, (_OF_OPERATOR, _OF_SETS, _OF_TRAINER, _OF_QUEUER), strict=True))
 
 
 @manifest_guard
 def operator(manifests: Manifests) -> Found:
     """Let the operator do what its code does, and be asked about each PyTorchJob; records too."""
-    of_teams = (e for e in manifests.of("Namespace") if e.labels[UID_LABEL])
     spaces = {each.namespace for each in manifests.of(*CONTROLLED)}
-    spaces |= {each.name for each in of_teams}
+    spaces |= {each.name for each in manifests.of("Namespace") if each.labels[UID_LABEL]}
     for pod in _controllers(manifests):
         part, watched = part_of(pod.owner), pod.main.at("args --namespace")
         own = [pod.owner.namespace] if part == RECORDER and len(spaces) > 1 else sorted(spaces)
@@ -143,12 +141,6 @@ def _controllers(manifests: Manifests) -> list[Pod]:
     return [each for each in manifests.pods if not alone and part_of(each.owner) in _RIGHTS]
 
 
-def _limited(part: str) -> Mapping[str, str]:
-    """Return which one of a kind a controller may change, as its certificate is in it."""
-    known = CONTROLLERS.get(part, WORKLOADS["Job"])
-    return {"secrets": known.certificate, _HOOKS: known.webhook, _MUTATING: known.mutating}
-
-
 def _lacking_rights(manifests: Manifests, pod: Pod, of_jobs: Sequence[str]) -> Found:
     name, space = pod.spec["serviceAccountName"].text, pod.owner.namespace
     bound = granted(manifests, {"kind": "ServiceAccount", "name": name, "namespace": space})
@@ -156,7 +148,9 @@ def _lacking_rights(manifests: Manifests, pod: Pod, of_jobs: Sequence[str]) -> F
     # The controllers of JobSets, TrainJobs and queues are told of no namespace.
     sets = sorted({each.namespace for each in manifests.of("JobSet", "TrainJob", "LocalQueue")})
     watched = [told] if told else [*of_jobs] if part == OPERATOR and of_jobs[1:] else sets
-    rows, limits = [*_RIGHTS[part]], _limited(part)
+    rows, kind = [*_RIGHTS[part]], CONTROLLERS.get(part, WORKLOADS["Job"])
+    # Of these it may change one alone: its certificate is in it.
+    limits = {"secrets": kind.certificate, _HOOKS: kind.webhook, _MUTATING: kind.mutating}
     if part == OPERATOR and not told:
         # What it watches in all of them.
         read = [each for each in rows if each[0] == _JOBS and _READ in each[3]]

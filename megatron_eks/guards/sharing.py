@@ -37,6 +37,8 @@ _CRITICAL: Json = ["system-cluster-critical", "system-node-critical"]
 _CROWDED = "the team's pods take the place of the platform's, or none is created"
 _SYSTEM: Row = ("scopeSelector matchExpressions 0 values", (_CRITICAL,), _CROWDED)
 _IN_CLUSTER = (("", "nodes", _READ), ("scheduling.k8s.io", "priorityclasses", _READ))
+_OWN = [(e.group, e.plural, _WRITE) for e in WORKLOADS.values()]
+_OWN += [(e.group, f"{e.runtime.lower()}s", _WRITE) for e in WORKLOADS.values() if e.runtime]
 _QUEUES = tuple((kueue.GROUP, each, _READ) for each in ("localqueues", "workloads"))
 _CLASS: Row = (kueue.PRIORITY_LABEL, (), "it comes after all that name a class")
 _SPACE, _GROUPS = "kubernetes.io/metadata.name", "resourceGroups"
@@ -109,7 +111,8 @@ def _what_a_team_has(
     code, group, place = Rule.TEAM_RIGHTS, _group(space), space.labels[TEAM_LABEL]
     bound = granted(manifests, {"kind": "Group", "name": group})
     rights = [("", *each) for each in _IN_CLUSTER]
-    rights += [(space.name, *e) for e in _rights(manifests) if space.name in entering]
+    own = (*_OWN, *(_QUEUES if manifests.of("LocalQueue") else ()))
+    rights += [(space.name, *each) for each in own if space.name in entering]
     for where, kind, resource, verbs in rights:
         roles = [rules for at, rules in bound if at == where]
         lost = lacking(roles, (kind, resource, verbs))
@@ -127,12 +130,6 @@ def _what_a_team_has(
         yield place.finding(Rule.TEAM_SHARE, found, f"add one of {name}")
     if efa and {_GPUS, _CARDS} <= hard.keys():
         yield from share_of_a_node(Rule.TEAM_SHARE, hard[_GPUS], hard[_CARDS])
-
-
-def _rights(manifests: Manifests) -> list[tuple[str, str, str]]:
-    kinds = [(e.group, e.plural, _WRITE) for e in WORKLOADS.values()]
-    kinds += [(e.group, f"{e.runtime.lower()}s", _WRITE) for e in WORKLOADS.values() if e.runtime]
-    return [*kinds, *(_QUEUES if manifests.of("LocalQueue") else ())]
 
 
 def _teams(manifests: Manifests) -> list[Object]:

@@ -32,8 +32,6 @@ _LOG_USE = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFr
 _DOMAINS = ("amazonaws.com", "${AWS::URLSuffix}", "amazonaws.com.cn")
 _OWNERS = "arn:${AWS::Partition}:iam::${AWS::AccountId}:root|${AWS::AccountId}"
 _ROOT = Need(Rule.KEY_POLICY, "no role can use the key", ("kms:*",), ("*",), _OWNERS)
-_KEY = (("Enabled", (YES, None), "nothing can be encrypted"),)
-_ROTATION = (("EnableKeyRotation", (True,), "it is never rotated"),)
 _DATA = ("FSx::FileSystem", "EFS::FileSystem", "S3::Bucket", "ECR::Repository")
 _FIXED, _MOVABLE = "IMMUTABLE_WITH_EXCLUSION", "ImageTagMutabilityExclusionFilter"
 _IMAGES = (
@@ -200,8 +198,9 @@ def bucket_policies(templates: Templates) -> Found:
 def key_policies(templates: Templates) -> Found:
     """Let an account manage its keys, and log groups use them (KMS, "Default key policy")."""
     keys, code = templates.of("KMS::Key"), Rule.KEY_POLICY
-    yield from constants(keys, Rule.ENCRYPTION, *_ROTATION, warns=True)
-    yield from constants(keys, code, *_KEY)
+    rotation = ("EnableKeyRotation", (YES,), "it is never rotated")
+    yield from constants(keys, Rule.ENCRYPTION, rotation, warns=True)
+    yield from constants(keys, code, ("Enabled", (YES, None), "nothing can be encrypted"))
     for key in keys:
         policy = [key["KeyPolicy"]]
         yield from needs(templates, policy, _ROOT)

@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import cached_property, partial
 
 from megatron_eks.config.load import Json, read_documents
-from megatron_eks.guards.values import Found, Guards, Place, Row, Value
+from megatron_eks.guards.values import Found, Guards, Place, Row, Value, inside
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ class Templates:
     def _users(self) -> dict[tuple[str, str], list[Resource]]:
         found: dict[tuple[str, str], dict[str, Resource]] = {}
         for resource in self.resources:
-            for raw in _references(resource.properties.raw):
-                if target := self.target(Value(raw, resource.body.place)):
+            for part in inside(resource.body):
+                if target := self.target(part):
                     by_name = found.setdefault((target.file, target.name), {})
                     by_name.setdefault(f"{resource.file} {resource.name}", resource)
         return {key: list(by_name.values()) for key, by_name in found.items()}
@@ -140,11 +140,3 @@ def is_template(value: Json) -> bool:
     """Tell a template from other mappings."""
     resources = Value(value, Place("", ()))["Resources"]
     return any("::" in body["Type"].text for _, body in resources.items())
-
-
-def _references(raw: Json) -> Iterator[Json]:
-    if isinstance(raw, dict) and raw.keys() & {"Ref", "Fn::GetAtt", "Fn::ImportValue"}:
-        yield raw
-    nested = list(raw.values()) if isinstance(raw, dict) else raw
-    for each in nested if isinstance(nested, list) else ():
-        yield from _references(each)

@@ -143,9 +143,8 @@ def jobsets(manifests: Manifests) -> Found:
         yield from ref.must_hold(Rule.JOB_FIELDS, *named, ("apiGroup", (of_job.group,), _OTHER))
         for runtime in manifests.of("TrainingRuntime"):
             if runtime.name == job.name and runtime.pods:
-                labels = runtime.pods[0].metadata["labels"]
                 row = (of_job.job_label, (job.name,), "meks and the ranks' policy miss its pods")
-                yield from labels.must_hold(Rule.POD_LABEL, row)
+                yield from runtime.pods[0].metadata["labels"].must_hold(Rule.POD_LABEL, row)
 
 
 def _torchrun(manifests: Manifests, job: Object, pod: Pod, count: Json) -> Found:
