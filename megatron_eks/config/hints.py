@@ -17,7 +17,7 @@ Keys = dict[str, bool]
 """The keys of the block that belongs at a place, and whether each is required."""
 
 _NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
-_UNITS = {"days": "days", "gib": "GiB", "minutes": "minutes"}
+_UNITS = {"days": " days", "gib": " GiB", "minutes": " minutes"}
 _SWITCHES = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 # What a repository of Hugging Face may hold, and how its name is written.
 _FETCHED = frozenset({"pretrained", "source", "tokenizer"})
@@ -55,12 +55,11 @@ _FEW = 6
 def _tables(of: str) -> Mapping[str, Mapping[str, str]]:
     """Return the remedy of each word of `keys`, by a key of their block, or of `values`."""
     text = File(__file__).with_name("aliases.yaml").read_text(encoding="utf-8")
-    return {
-        name: {
-            _plain(word): remedy for remedy, words in table.items() for word in str(words).split()
-        }
-        for name, table in yaml.safe_load(text)[of].items()
-    }
+    found: dict[str, dict[str, str]] = {}
+    for name, table in yaml.safe_load(text)[of].items():
+        words = ((each, remedy) for remedy, listed in table.items() for each in str(listed).split())
+        found[name] = {_plain(word): remedy for word, remedy in words}
+    return found
 
 
 def _plain(word: object) -> str:
@@ -91,20 +90,16 @@ def of_other_tool(key: str, known: Iterable[str]) -> str | None:
 
 def of_no_value(key: str) -> str | None:
     """Say what to do about a key that has no value, and holds one itself: `{type:spot}`."""
-    name, colon, rest = key.partition(":")
-    if colon and name and rest:
-        return f"write a blank after the colon: {name}: {rest}"
-    return None
+    name, _, rest = key.partition(":")
+    return f"write a blank after the colon: {name}: {rest}" if name and rest else None
 
 
 def of_place(text: str, key: str) -> str | None:
     """Say what to do where the path of a folder is read, and another way to name it stands."""
     if text.startswith("s3://"):
-        return (
-            "use a path below storage.lustre.mount_path, such as /shared: a fetch job or "
-            "storage.lustre.data_repositories brings objects there, checkpoint.s3_uri copies "
-            "checkpoints away"
-        )
+        remedy = "use a path below storage.lustre.mount_path, such as /shared: a fetch job or "
+        remedy += "storage.lustre.data_repositories brings objects there, checkpoint.s3_uri copies "
+        return remedy + "checkpoints away"
     if key == "prefix" and text.endswith("/"):
         return f"that is a folder: write {text.rstrip('/')}/NAME_text_document"
     if key in _FETCHED and _HUB.fullmatch(text):
@@ -126,8 +121,7 @@ def of_word(kind: str, text: str, key: str) -> str | None:
 
 def unit_of(key: str) -> str:
     """Return the unit in which a key counts, with a blank before it, if its name says one."""
-    unit = _UNITS.get(key.rpartition("_")[2])
-    return f" {unit}" if unit else ""
+    return _UNITS.get(key.rpartition("_")[2], "")
 
 
 def of_format(text: str, pattern: str, key: str) -> str | None:

@@ -177,12 +177,12 @@ def read_outputs(
         code, found = Code.OUTPUTS_OF_ANOTHER_CLUSTER, f"no stack of cluster {cluster!r}"
         findings.append(Finding(code, (foreign[0],), found, _REMEDY))
     values: dict[str, str] = {}
-    keys = _image_keys(fallback)
+    images = [_image_key(name) for name in fallback]
     home = home and home.settled(each for each in stacks.values() if isinstance(each, dict))
     for stack, outputs in stacks.items():
         if isinstance(outputs, dict) and all(isinstance(value, str) for value in outputs.values()):
             texts = {key: str(value) for key, value in outputs.items()}
-            findings += check_values(stack, texts, keys.values(), home)
+            findings += check_values(stack, texts, images, home)
             values |= texts
         else:
             found = "not a mapping of texts"
@@ -203,8 +203,8 @@ def preview_warning(
     return []
 
 
-def _image_keys(names: Iterable[str]) -> dict[str, str]:
-    return {name: f"{title(name)}Image" for name in names}
+def _image_key(name: str) -> str:
+    return f"{title(name)}Image"
 
 
 def _outputs(
@@ -221,8 +221,8 @@ def _outputs(
     known = bool(efs_id and point)
     efs = Efs(efs_id or "fs-preview", point or "fsap-preview", preview=not known)
     images = {}
-    for name, key in _image_keys(fallback).items():
-        uri = values.get(key) or f"{PLACEHOLDER_HOST}/{fallback[name]}"
+    for name, tagged in fallback.items():
+        uri = values.get(_image_key(name)) or f"{PLACEHOLDER_HOST}/{tagged}"
         images[name] = Image(uri, preview=not is_digest(uri))
     role, bucket = (values.get(key) for key in ("JobRoleArn", "BucketName"))
     roles = {key: arn for key, arn in values.items() if key.startswith("JobRoleArn")}

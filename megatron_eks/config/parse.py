@@ -68,11 +68,11 @@ def parse_job(document: Document) -> tuple[AnyJob | None, list[Finding]]:
     if not isinstance(document.value, dict):
         return None, document.findings
     kind = document.value.get("kind")
-    if foreign := another_file(document.value, "job"):
-        return None, [*document.findings, *document.locate([foreign])]
     if isinstance(kind, str) and kind in JOB_KINDS:
         return _parse(document, JOB_KINDS[kind])
-    if kind is None:
+    if foreign := another_file(document.value, "job"):
+        unknown = foreign
+    elif kind is None:
         found, remedy, code = "'kind' is missing", ", ".join(sorted(JOB_KINDS)), Code.MISSING_KEY
         unknown = Finding(code, ("kind",), found, f"add one of: {remedy}")
     else:

@@ -37,11 +37,10 @@ def finding_of(detail: ErrorDetails, document: Document, model: type[BaseModel] 
         return _unknown_key(path, document, model)
     place = document.places.get(path)
     secret = path[:2] == ("runtime", "secret_env") or str(path[-1]).endswith("secret")
-    pasted = (
-        secret and not isinstance(detail["input"], dict) and len(str(detail["input"])) > _HARMLESS
-    )
+    given = detail["input"]
+    pasted = secret and not isinstance(given, dict) and len(str(given)) > _HARMLESS
     if secret or path[:2] == ("runtime", "env"):
-        detail = {**detail, "input": _without_values(detail["input"])}
+        detail = {**detail, "input": _without_values(given)}
         place = place._replace(raw=_without_values(place.raw)) if place else None
     finding = _wrong_value(path, detail, place, model)
     slip = odd_sign(detail["input"]) if isinstance(detail["input"], str) else None
@@ -55,9 +54,7 @@ def _without_values(value: Any) -> Any:  # noqa: ANN401 -- whatever stands in th
     `{name: A, value: B}` and `A=B` are other ways to write one.
     """
     if isinstance(value, dict):
-        return {
-            key: each if key == "name" else _without_values(each) for key, each in value.items()
-        }
+        return {k: each if k == "name" else _without_values(each) for k, each in value.items()}
     if isinstance(value, list):
         return [_without_values(each) for each in value]
     name, equals, _ = str(value).partition("=")
@@ -147,10 +144,9 @@ def _wrong_type(
     if later := _not_yet(path, value, model):
         return Finding(Code.NOT_SUPPORTED_YET, path, *later)
     if value is None and kind in _TYPES:
-        entry = isinstance(path[-1], int)
-        remedy = "write the entry behind its dash, or remove the dash"
-        if not entry:
-            remedy = hints.of_no_value(str(path[-1])) or "give it one, or remove the key"
+        remedy = hints.of_no_value(str(path[-1])) or "give it one, or remove the key"
+        if isinstance(path[-1], int):
+            remedy = "write the entry behind its dash, or remove the dash"
         return Finding(Code.WRONG_TYPE, path, "no value", remedy)
     if kind == "string_type" and place and place.raw and not isinstance(value, dict | list):
         found = f"{place.raw} without quotes is not a text"

@@ -42,13 +42,11 @@ _BOUNDS = {
 def schemas() -> dict[str, Schema]:
     """Return each schema by the name of its file."""
     job_schema = TypeAdapter(Annotated[AnyJob, Field(discriminator="kind")]).json_schema()
+    of_job = _described(job_schema, job, training)
+    of_cluster = _described(ClusterConfig.model_json_schema(), cluster, images, storage)
     return {
-        "cluster": {
-            "$schema": _DRAFT,
-            **_described(ClusterConfig.model_json_schema(), cluster, images, storage),
-            "title": "Cluster file",
-        },
-        "job": {"$schema": _DRAFT, **_described(job_schema, job, training), "title": "Job file"},
+        "cluster": {"$schema": _DRAFT, **of_cluster, "title": "Cluster file"},
+        "job": {"$schema": _DRAFT, **of_job, "title": "Job file"},
     }
 
 
@@ -164,11 +162,9 @@ def _block(name: str, block: Schema, definitions: Schema) -> Iterator[str]:
     yield from ("| key | type | default | meaning |", "|---|---|---|---|")
     for key, field in _keys(block):
         default = field.get("default", {})
-        # Of a nested block only that its own defaults apply.
-        shown = (
-            "its defaults" if isinstance(default, dict) and default else f"`{json.dumps(default)}`"
-        )
-        shown = "required" if key in required else shown
+        shown = "required" if key in required else f"`{json.dumps(default)}`"
+        if key not in required and isinstance(default, dict) and default:
+            shown = "its defaults"  # of a nested block
         inner = [str(definitions[each]["description"]) for each in _refs(field)][:1]
         meaning = field.get("description") or said.get(f"{name}.{key}") or said.get(key)
         meaning = str(meaning or inner[0]).replace("\n", " ")
