@@ -68,19 +68,16 @@ class Model(BaseModel):
     )
 
 
-def _no_switch(value: object) -> object:
-    """Refuse what Python takes for 1 and 0, and who writes it for "some" and "none"."""
-    if isinstance(value, bool):
-        raise PydanticCustomError("literal_error", "no number", {"expected": "0, 1 or 'per_zone'"})
-    return value
+def _without(*types: type, expected: str) -> BeforeValidator:
+    """Refuse what Python takes for 1 and 0: true, false, and 1.0."""
+
+    def refuse(value: object) -> object:
+        if isinstance(value, types):
+            raise PydanticCustomError("literal_error", "not allowed", {"expected": expected})
+        return value
+
+    return BeforeValidator(refuse)
 
 
-def _whole_one(value: object) -> object:
-    """Refuse what Python takes for 1: true, and 1.0."""
-    if type(value) is not int:
-        raise PydanticCustomError("literal_error", "no version", {"expected": "1"})
-    return value
-
-
-SchemaVersion = Annotated[Literal[1], BeforeValidator(_whole_one)]
-NatGateways = Annotated[Literal[0, 1, "per_zone"], BeforeValidator(_no_switch)]
+SchemaVersion = Annotated[Literal[1], _without(bool, float, expected="1")]
+NatGateways = Annotated[Literal[0, 1, "per_zone"], _without(bool, expected="0, 1 or 'per_zone'")]
