@@ -27,11 +27,11 @@ class Ec2(Handler):
     creates: tuple[str, str]
     deletes: tuple[str, ...]
     # The handler has both for all of its kind; here each resource type is an object.
-    answers: Mapping[str, str] = field(default_factory=dict)  # type: ignore[misc] -- no ClassVar
+    answers: Mapping[str, str] = field(default_factory=dict)  # type: ignore[misc]  # no ClassVar
     describes: tuple[str, ...] | None = None
     service: str = "ec2"
     owner: str = ""
-    settings: Mapping[str, Setting] = field(default_factory=dict)  # type: ignore[misc] -- no ClassVar
+    settings: Mapping[str, Setting] = field(default_factory=dict)  # type: ignore[misc]  # no ClassVar
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the resource, then give it its tags."""
