@@ -58,7 +58,7 @@ _NEW = {"megatron": {"deepseek", "gpt-oss", "grok", "llama-4", "nemotron-4"}, "f
 
 # Rows that were found later, by their round. Of the third, hybrids, constants come since it was
 # predicted: it is blind no longer.
-_ROUNDS = {"": "blind", " 2": "blind 2", " 3": "hybrids", " 4": "blind 4"}
+_ROUNDS = {"": "blind", " 2": "blind 2", " 3": "hybrids", " 4": "blind 4", " 5": "blind 5"}
 
 
 def parts(framework: str, lineages: set[str]) -> dict[str, str]:
@@ -154,8 +154,16 @@ def _of_published(row: Row, named: Row, value: float, split: dict[str, str]) -> 
         source=f"{row['source']} {row['software']}",
         # NVIDIA's recipes reduce gradients in bf16, and gather FP8 weights as they are.
         states=States(2 if recipe else 4, int(row["optimizer_bytes"] or MIXED.optimizer)),
-        loss="whole" if row["date"] < "2025-06" else "compiled",
+        loss=_loss(row),
     )
+
+
+def _loss(row: Row) -> Loss:
+    """Return torchtitan's loss: compiled with the model since 2025-04-02 (its pull request 1033)."""
+    if "chunked loss" in row["software"]:
+        return "pieces"
+    whole = row["date"] < "2025-04-02" or "eager" in row["software"]
+    return "whole" if whole else "compiled"
 
 
 def _published_model(row: Row) -> ModelShape:
