@@ -32,6 +32,7 @@ _NINE_TENTHS = 0.9
 # Families of fewer rows say little, and have no bar.
 _ENOUGH = 5
 PARTS = ("fit", "choose", "report", "blind", "blind 2", "hybrids", "blind 4", "blind 5")
+MEMORY_PARTS = ("fit", "choose", "report", "blind", "studied")
 _KINDS = (
     ("Megatron bf16", "megatron", False),
     ("Megatron FP8", "megatron", True),
@@ -43,7 +44,7 @@ def rows() -> "Iterator[Row]":
     """Yield a row for each part of the data, ours first, then simpler predictors on the same."""
     peaks = measured.memory()
     for words, framework, quantized in _KINDS:
-        for part in PARTS:
+        for part in MEMORY_PARTS:
             chosen = [
                 row
                 for row in peaks

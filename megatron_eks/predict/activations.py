@@ -14,9 +14,9 @@ from megatron_eks.predict.parameters import padded_vocabulary
 
 _BF16, _FP32 = 2, 4
 
-# bf16 logits, and the fp32 softmax that cross entropy makes of them in place
-# (megatron/core/tensor_parallel/cross_entropy.py); Megatron's small golden runs show 6.05.
-LOGITS_BYTES_PER_ENTRY = 6
+# The fp32 softmax that cross entropy keeps of each head's logits, and the bf16 logits of the head
+# at work (megatron/core/tensor_parallel/cross_entropy.py); small golden runs show 6.05 of one.
+_SOFTMAX, _LOGITS = 4, 2
 # The rank with the busiest experts has more than its share of tokens: Megatron's Mixtral 8x7B runs.
 ROUTED_IMBALANCE = 1.25
 # Of what goes into a product; blocks have a scale each.
@@ -131,10 +131,10 @@ def _part_bytes(
         within += always * (model.moe_shared_expert_intermediate_size or 0)
         within *= "moe" not in modules
     else:
-        # Convolution and scan are computed again from what they are given
-        # (mamba_split_conv1d_scan_combined); what they give goes into a product.
+        # Convolution and scan are computed again from what they are given; what the scan gives is
+        # kept before its norm (mamba_ssm's ssd_combined.py), and behind it goes into a product.
         given = 2 * model.mamba_inner + 2 * model.mamba_num_groups * model.mamba_state_dim
-        within = _BF16 * given + kept * model.mamba_inner
+        within = _BF16 * (given + model.mamba_inner) + kept * model.mamba_inner
     return within / tensor + regional / shared
 
 
@@ -166,5 +166,5 @@ def _key_value_size(model: ModelShape, tensor: int) -> float:
 def logits(model: ModelShape, layout: Layout, batch: Batch) -> float:
     """Return the bytes of the output layer and its losses, on the last stage."""
     vocabulary = padded_vocabulary(model.vocab_size, layout.tensor) / layout.tensor
-    entries = batch.rank_tokens(layout) * vocabulary * (1 + model.mtp_num_layers)
-    return entries * LOGITS_BYTES_PER_ENTRY
+    entry = _SOFTMAX * (1 + model.mtp_num_layers) + _LOGITS
+    return batch.rank_tokens(layout) * vocabulary * entry

@@ -66,7 +66,7 @@ class _Rank:
             case "none":
                 kept, working = every + gathered, gathered
             case "selective":
-                kept = given + _selected(model, layout)
+                kept = given + _selected(model, layout, self.loss)
                 working = every - kept + 2 * gathered
             case "full":
                 kept, working = given, every - given + 2 * gathered
@@ -87,17 +87,21 @@ class _Rank:
         return self.tokens * (entries * _BYTES_PER_ENTRY[self.loss] + whole)
 
 
-def _selected(model: ModelShape, layout: Layout) -> float:
+def _selected(model: ModelShape, layout: Layout, loss: Loss) -> float:
     """Return what PyTorch's selective checkpointing keeps of a layer for a token.
 
     The results of every other matrix product, and attention's (torchtitan's default): of seven
-    products query, value, gate and down.
+    products query, value, gate and down. A compiled layer keeps only what its backward pass reads,
+    and that does not read what down gives; of sums that are scattered it reads attention's.
     """
     query = model.num_attention_heads * model.kv_channels
     value = max(model.num_query_groups, layout.tensor) * model.kv_channels
     inner = 2 * query + value + model.ffn_hidden_size * (model.moe_router_topk or 1)
     kept = _BF16 * inner + _FP32 * model.num_attention_heads
-    return kept / layout.tensor + _BF16 * model.hidden_size
+    if loss != "compiled":
+        return kept / layout.tensor + _BF16 * model.hidden_size
+    scattered = _BF16 * model.hidden_size if layout.tensor > 1 else 0
+    return (kept + scattered) / layout.tensor
 
 
 def estimate_sharded(
