@@ -109,10 +109,10 @@ def webhooks(manifests: Manifests) -> Found:
             found = "no such Service with port 443: with failurePolicy Fail, no job is accepted"
             remedy = "name the operator's Service; port 443"
             yield from report(Rule.WEBHOOK, lost, ports, found, remedy)
-            yield from () if converts else _asks(hook, manifests)
+            yield from () if converts else _asks(hook)
 
 
-def _asks(hook: Value, manifests: Manifests) -> Found:
+def _asks(hook: Value) -> Found:
     """Compare a path with what is asked: /VERB-GROUP-VERSION-KIND (controller-runtime)."""
     code, spaces, rules = Rule.WEBHOOK, hook["namespaceSelector"], hook["rules"]
     yield from hook.must_hold(code, _STRICT)
@@ -127,13 +127,6 @@ def _asks(hook: Value, manifests: Manifests) -> Found:
     other = not same or not plural.startswith(kind[:-1])
     found = "its rules are about another kind than its path: it is never asked, or answers no"
     yield from report(code, other, path, found, "name the kind of the path")
-    for rule, resource in ((e, resource) for e in rules for resource in e["resources"].texts):
-        name = f"{resource.partition('/')[0]}.{''.join(rule['apiGroups'].texts)}"
-        known = manifests.named(_DEFINITION, name)
-        versions = [each["name"].text for each in known["spec"]["versions"]] if known else []
-        unknown = known and not {*rule["apiVersions"].texts} <= {*versions}
-        found = f"{name} has no such version: it is never asked"
-        yield from report(code, unknown, rule["apiVersions"], found, f"name {versions}")
 
 
 def _controllers(manifests: Manifests) -> list[Pod]:
