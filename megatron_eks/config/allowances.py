@@ -57,11 +57,8 @@ def apply(
     Findings of other levels than those given stay as they are.
     """
     given = list(allowances)
-    valid = {
-        (each.place, each.code): each.reason
-        for each in given
-        if _CODE.fullmatch(each.code) and len(each.reason) >= _REASON
-    }
+    said = (e for e in given if _CODE.fullmatch(e.code) and len(e.reason) >= _REASON)
+    valid = {(each.place, each.code): each.reason for each in said}
     used: set[tuple[PlaceT, str]] = set()
     kept: set[tuple[PlaceT, str]] = set()
     result: list[Finding] = []

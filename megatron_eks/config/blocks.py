@@ -41,7 +41,7 @@ def fields_at(model: Any, path: Path, value: Json) -> set[str]:  # noqa: ANN401 
     Of members that a `type` tells apart, those of the one that the value names.
     """
     members = list(_members(model, path))
-    named = [each for each in members if _type(value_at(value, path)) in _types(each)]
+    named = [each for each in members if value_at(value, (*path, "type")) in _types(each)]
     return {name for each in named or members for name in each.model_fields}
 
 
@@ -76,7 +76,7 @@ def other_types(model: Any, path: Path, value: Json) -> str | None:  # noqa: ANN
     """Say of which `type` a key is that stands beside another one."""
     members = [e for e in _members(model, path[:-1]) if str(path[-1]) in e.model_fields]
     types = [f"type: {each}" for member in members for each in _types(member)]
-    if not types or _type(value_at(value, path[:-1])) is None:
+    if not types or value_at(value, (*path[:-1], "type")) is None:
         return None
     return f"only {' and '.join(types)} {'has' if len(types) == 1 else 'have'} it"
 
@@ -103,10 +103,6 @@ def value_at(value: Json, path: Path) -> Json:
     return value
 
 
-def _type(value: Json) -> Json:
-    return value.get("type") if isinstance(value, dict) else None
-
-
 def _types(member: type[BaseModel]) -> tuple[str, ...]:
     """Return the words that tell a member of a union from the others."""
     tag = member.model_fields.get("type")
@@ -116,13 +112,12 @@ def _types(member: type[BaseModel]) -> tuple[str, ...]:
 def data_path(loc: tuple[int | str, ...], value: Json) -> Path:
     """Drop what pydantic adds to a location: tags of unions and names of union members."""
     path: list[int | str] = []
-    last = len(loc) - 1
     for index, part in enumerate(loc):
         if isinstance(value, dict) and part in value:
             value = value[str(part)]
         elif isinstance(value, list) and isinstance(part, int) and part < len(value):
             value = value[part]
-        elif index != last or not isinstance(value, dict) or _is_member(part):
+        elif index != len(loc) - 1 or not isinstance(value, dict) or _is_member(part):
             continue
         path.append(part)
     return tuple(path)

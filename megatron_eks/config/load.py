@@ -80,11 +80,8 @@ def read_documents(
     """
     try:
         events = yaml.parse(text, _LOADER)
-        return [
-            _Reader(events, file, resolve or scalar).document()
-            for event in events
-            if isinstance(event, yaml.DocumentStartEvent)
-        ]
+        starts = (each for each in events if isinstance(each, yaml.DocumentStartEvent))
+        return [_Reader(events, file, resolve or scalar).document() for _ in starts]
     except yaml.YAMLError as error:
         line, cause, remedy = mistake(text, error)
         broken = Finding(Code.YAML_SYNTAX, (), f"not valid YAML: {cause}", remedy).at(file, line)

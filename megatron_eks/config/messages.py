@@ -30,9 +30,8 @@ def message(problem: str, remedy: str, stream: TextIO, level: Level = Level.ERRO
 
 def messages(findings: Iterable[Finding], stream: TextIO) -> str:
     """Return findings as `message` writes them."""
-    return "".join(
-        message(each.problem, plain(each.remedy), stream, each.level) for each in findings
-    )
+    lines = (message(each.problem, plain(each.remedy), stream, each.level) for each in findings)
+    return "".join(lines)
 
 
 def paragraph(text: str, first: str = "", rest: str = "", columns: int = 80) -> list[str]:

@@ -102,11 +102,8 @@ def _parse(document: Document, model: type[M]) -> tuple[M | None, list[Finding]]
         # JSON mode: a list may become a tuple and a string a date, and nothing else is coerced.
         parsed = model.model_validate_json(json.dumps(document.value))
     except ValidationError as error:
-        translated = [
-            finding_of(detail, document, model)
-            for detail in error.errors(include_url=False)
-            if not only_invalid_items(detail)
-        ]
+        details = (e for e in error.errors(include_url=False) if not only_invalid_items(e))
+        translated = [finding_of(each, document, model) for each in details]
         # Beside another form, which comes later, the keys of the known one are not missing.
         later = {each.path[:-1] for each in translated if each.code is Code.NOT_SUPPORTED_YET}
         # Nor is the key that an unknown one stands for.

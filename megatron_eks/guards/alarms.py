@@ -30,9 +30,7 @@ _CONSTANTS: dict[str, tuple[Row, ...]] = {
     ),
     "SNS::TopicPolicy": (("Topics 0", (), "it applies to no topic"),),
     "SNS::Subscription": (("Protocol", ("email", "https", "sms", "sqs"), "the topic refuses it"),),
-    "Budgets::Budget": (
-        ("NotificationsWithSubscribers * Subscribers 0", (), "it has no recipient"),
-    ),
+    "Budgets::Budget": (("NotificationsWithSubscribers * Subscribers 0", (), "nobody hears it"),),
 }
 _ENCRYPTED = (("Bool", "aws:SecureTransport", "false"),)
 _USE = ("kms:Decrypt", "kms:GenerateDataKey")

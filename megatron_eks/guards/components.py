@@ -40,11 +40,13 @@ _METRICS_FOLDER, _NO_LIST = "/etc/dcgm-exporter/metrics", "it finds no list of c
 _TWICE, _NO_START = "two replicas get in each other's way", "the operator does not start"
 NO_RECORD = "nothing records how pods end"
 _SCALER, _LOOP = "pool-scaler", "megatron_eks.programs.scaling.loop"
-_SCALING = ("__init__.py", "aws.py", "cluster_api.py", "demand.py", "loop.py", "objects.py")
+_SCALING = ["settings.json", "__init__.py", "aws.py", "cluster_api.py"]
+_SCALING += ["demand.py", "loop.py", "objects.py"]
 _NO_NODES = "nobody brings the nodes of pools with scale: queue, or ends them"
 _PROGRAMS, _FOLDER = ("cluster_api", "job_objects", "lost_pods"), f"/opt/{_RECORDS}"
-_PLACE = "megatron_eks/programs"
-_AWAY = "with its node, jobs wait five minutes for it"
+_PLACE, _RECORDING = "megatron_eks/programs", f"megatron_eks.programs.{_PROGRAMS[1]}"
+_AWAY, _SECONDS = "with its node, jobs wait five minutes for it", "tolerationSeconds"
+_LEAVES = [(f"{_POD}tolerations key={e} {_SECONDS}", (), _AWAY) for e in LOST_NODE_SECONDS]
 _GOES_ON = "jobs that the operator would refuse are accepted, or none is"
 _MEMORY: Row = (f"{_BOX}resources limits memory", (), "a leak takes the memory of the node's pods")
 
@@ -105,10 +107,7 @@ def _serving(part: str, files: str | None = None) -> tuple[Row, ...]:
         *_ONE[:2],
         _MEMORY,
         (f"{_POD}priorityClassName", ("system-cluster-critical",), "other pods evict it"),
-        *(
-            (f"{_POD}tolerations key={each} tolerationSeconds", (), _AWAY)
-            for each in LOST_NODE_SECONDS
-        ),
+        *_LEAVES,
         *_asked("/healthz", "health", "liveness"),
         *_asked("/readyz", "health", "readiness"),
         (f"{_POD}volumes name=certificate secret secretName", (secret,), _NO_START),
@@ -165,11 +164,7 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_POD}volumes name=program configMap name", (_RECORDS,), NO_RECORD),
         (f"{_BOX}volumeMounts name=program mountPath", (f"{_FOLDER}/{_PLACE}",), NO_RECORD),
         (f"{_ENV}PYTHONPATH value", (_FOLDER,), NO_RECORD),
-        (
-            f"{_BOX}command",
-            (["python3", "-m", f"megatron_eks.programs.{_PROGRAMS[1]}"],),
-            NO_RECORD,
-        ),
+        (f"{_BOX}command", (["python3", "-m", _RECORDING],), NO_RECORD),
         (f"{_ARGS}--volumes", ("--volumes=/volumes",), NO_RECORD),
     ),
     f"ConfigMap {_RECORDS}": tuple((f"data {e}.py", (), NO_RECORD) for e in _PROGRAMS),
@@ -195,9 +190,7 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_BOX}command", (["python3", "-m", _LOOP],), _NO_NODES),
         (f"{_BOX}args", (["/opt/scaling/settings.json"],), _NO_NODES),
     ),
-    f"ConfigMap {_SCALER}": tuple(
-        (f"data {name}", (), _NO_NODES) for name in ("settings.json", *_SCALING)
-    ),
+    f"ConfigMap {_SCALER}": tuple((f"data {name}", (), _NO_NODES) for name in _SCALING),
     "AdmissionCheck": (("spec controllerName", (kueue.CHECK_CONTROLLER,), _NO_NODES),),
     _ETCD: (
         *_ONE[:2],

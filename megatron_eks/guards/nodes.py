@@ -87,7 +87,6 @@ class NodeGroup:
     group: Resource
     template: Resource | None
     data: Value
-    type_name: str
     instance: InstanceType | None
     has_gpus: bool
 
@@ -99,7 +98,7 @@ def node_groups(templates: Templates) -> Iterator[NodeGroup]:
         data = template["LaunchTemplateData"] if template else Value(None, group.body.place)
         name = data["InstanceType"].text or group["InstanceTypes"][0].text
         has_gpus = bool(_WITH_GPUS.match(name) or group["Labels"][_LABEL])
-        yield NodeGroup(group, template, data, name, INSTANCES.get(name), has_gpus)
+        yield NodeGroup(group, template, data, INSTANCES.get(name), has_gpus)
 
 
 @template_guard
@@ -141,8 +140,8 @@ def launch_template(templates: Templates) -> Found:
         yield from report(code, apart, release, found, f"write one of {minor}, or none")
         unknown = name and each.has_gpus and not each.instance
         found = f"{written(typed.raw)} is not a known type: no node starts, or without EFA"
-        remedy = choices(each.type_name, INSTANCES)
-        yield from report(Rule.INSTANCE_TYPE_NAME, unknown, typed, found, remedy)
+        row = (unknown, typed, found, choices(typed.text, INSTANCES))
+        yield from report(Rule.INSTANCE_TYPE_NAME, *row)
         right = f"AL2023_x86_64_{'NVIDIA' if each.has_gpus else 'STANDARD'}"
         if not each.data["ImageId"]:
             yield from each.group["AmiType"].must_be(Rule.AMI_TYPE, right, why=_NO_DRIVER)

@@ -133,12 +133,9 @@ def tags(templates: Templates) -> Found:
     """Give all that has tags those of its stack: bills are sorted by them (AWS Billing, "Tags")."""
     for file in {each.file: None for each in templates.resources}:
         listed = [each["Tags"] for each in templates.resources if each.file == file]
+        tagged = [each for each in listed if each[0]]
         # A name is a resource's own, though a file system and its group may share one.
-        given = [
-            (place, {str(each.raw) for each in place if each["Key"].text != "Name"})
-            for place in listed
-            if place[0]
-        ]
+        given = [(e, {str(tag.raw) for tag in e if tag["Key"].text != "Name"}) for e in tagged]
         counted = Counter(tag for _, own in given for tag in own)
         usual = {tag for tag, count in counted.items() if 2 * count > len(given) > 1}
         for place, missing in ((place, sorted(usual - own)) for place, own in given):
