@@ -113,15 +113,12 @@ def data_path(loc: tuple[int | str, ...], value: Json) -> Path:
     """Drop what pydantic adds to a location: tags of unions and names of union members."""
     path: list[int | str] = []
     for index, part in enumerate(loc):
+        is_member = str(part)[:1] == "<" or part in {"bool", "float", "int", "str"}
         if isinstance(value, dict) and part in value:
             value = value[str(part)]
         elif isinstance(value, list) and isinstance(part, int) and part < len(value):
             value = value[part]
-        elif index != len(loc) - 1 or not isinstance(value, dict) or _is_member(part):
+        elif index != len(loc) - 1 or not isinstance(value, dict) or is_member:
             continue
         path.append(part)
     return tuple(path)
-
-
-def _is_member(part: int | str) -> bool:
-    return str(part)[:1] == "<" or part in {"bool", "float", "int", "str"}

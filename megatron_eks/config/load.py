@@ -163,7 +163,7 @@ class _Reader:
         return value
 
     def _tagged(self, event: _Event, value: Json, path: Path) -> Json:
-        """Apply a tag: YAML's own, or CloudFormation's; refuse those that make objects."""
+        """Apply YAML's own tags, write CloudFormation's (`!Sub x`) long, refuse all others."""
         tag = event.tag or ""
         if tag == _STRING:
             return str(event.value) if isinstance(event, yaml.ScalarEvent) else value
@@ -171,7 +171,12 @@ class _Reader:
             found = f"the tag {tag.replace(_YAML_TAGS, '!!')} makes no plain value"
             line = event.start_mark.line + 1
             self._refuse(line, path, Code.YAML_SYNTAX, found, "remove it")
-        return _intrinsic(event.tag, value)
+        if not tag.startswith("!") or tag == "!":
+            return value
+        parts: Json = value
+        if tag == "!GetAtt" and isinstance(value, str):
+            parts = list(value.split(".", 1))
+        return {_LONG_FORM.get(tag, f"Fn::{tag[1:]}"): parts}
 
     def _mapping(self, path: Path) -> Json:
         result: dict[str, Json] = {}
@@ -238,13 +243,3 @@ class _Reader:
     def _refuse(self, line: int, path: Path, code: Code, found: str, remedy: str) -> None:
         finding = Finding(code, path, found, remedy)
         self._document.findings.append(finding.at(self._document.file, line))
-
-
-def _intrinsic(tag: str | None, value: Json) -> Json:
-    """Write CloudFormation's short forms (`!Sub x`) as their long ones."""
-    if tag is None or not tag.startswith("!") or tag == "!":
-        return value
-    name = _LONG_FORM.get(tag, f"Fn::{tag[1:]}")
-    if tag == "!GetAtt" and isinstance(value, str):
-        return {name: list(value.split(".", 1))}
-    return {name: value}

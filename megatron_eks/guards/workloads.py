@@ -83,25 +83,21 @@ def pytorch_jobs(manifests: Manifests) -> Found:
             label = replica["template"]["metadata"]["labels"]["role"]
             yield from label.must_be(Rule.POD_LABEL, role.lower(), why=_UNSEEN) if most else ()
         for pod in job.pods:
-            yield from _rank(pod)
+            gpus, names = pod.main["resources"]["limits"][GPU].quantity or 0, pod.spec["containers"]
+            ranks, why = spec["nprocPerNode"], "GPUs stay idle, or two ranks share one"
+            yield from ranks.must_be(Rule.PROCESSES_PER_NODE, str(gpus), "auto", "gpu", why=why)
+            wrong = [each["name"].text for each in names].count("pytorch") != 1
+            found = "not one container named 'pytorch': the webhook refuses the job"
+            yield from report(Rule.CONTAINER_NAME, wrong, names, found, "name one 'pytorch'")
+            for word in (each for each in pod.main["command"] if _LAUNCHER.fullmatch(each.text)):
+                found = f"{word.text} overrides what the operator sets for each pod"
+                yield word.finding(Rule.RENDEZVOUS_FLAG, found, "remove it")
         both = (roles["Master"], roles["Worker"])
         for there, here in _differences(*both) if all(both) else ():
             found = f"{written(here.raw)} here and {written(there.raw)} in the Master: ranks hang"
             other, remedy = here.name not in _OWN, "write the same for both"
             yield from report(Rule.REPLICAS_DIFFER, other, here, found, remedy)
         yield from _name(job, f"-worker-{int(roles['Worker']['replicas'].number or 1) - 1}")
-
-
-def _rank(pod: Pod) -> Found:
-    gpus, names = pod.main["resources"]["limits"][GPU].quantity or 0, pod.spec["containers"]
-    ranks, why = pod.owner["spec"]["nprocPerNode"], "GPUs stay idle, or two ranks share one"
-    yield from ranks.must_be(Rule.PROCESSES_PER_NODE, str(gpus), "auto", "gpu", why=why)
-    wrong = [each["name"].text for each in names].count("pytorch") != 1
-    found = "not one container named 'pytorch': the webhook refuses the job"
-    yield from report(Rule.CONTAINER_NAME, wrong, names, found, "name the container 'pytorch'")
-    for word in (each for each in pod.main["command"] if _LAUNCHER.fullmatch(each.text)):
-        found = f"{word.text} overrides what the operator sets for each pod"
-        yield word.finding(Rule.RENDEZVOUS_FLAG, found, "remove it")
 
 
 @manifest_guard
