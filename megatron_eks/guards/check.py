@@ -69,7 +69,6 @@ def _judged(found: Iterable[Finding], bodies: Iterable[Value]) -> list[Finding]:
 
 
 def _place(file: str, line: int, path: tuple[str | int, ...]) -> _Place:
-    """Return which resource or object a finding is about."""
     return file, line, str(path[1] if path[:1] == ("Resources",) and path[1:] else path[0])
 
 

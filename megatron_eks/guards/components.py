@@ -107,6 +107,7 @@ def _serving(part: str, files: str | None = None) -> tuple[Row, ...]:
         *_ONE[:2],
         _MEMORY,
         (f"{_POD}priorityClassName", ("system-cluster-critical",), "other pods evict it"),
+        (f"{_BOX}ports name=webhook containerPort", (9443,), "its webhook is not reached"),
         *_LEAVES,
         *_asked("/healthz", "health", "liveness"),
         *_asked("/readyz", "health", "readiness"),

@@ -58,20 +58,16 @@ def variables(manifests: Manifests) -> Found:
                 empty = not each["value"] and not each["valueFrom"]
                 yield from warn(Code.VARIABLE_MISSING, empty, each, "no value", "write one")
                 yield from _judged(each["name"].text, each["value"], contexts)
-        yield from _missing(pod)
-
-
-def _missing(pod: Pod) -> Found:
-    env, given = pod.main["env"], {e["name"].text: e["value"] for e in pod.main["env"]}
-    ranks = "torchrun" in pod.main["command"].texts and pod.asks(GPU)
-    proxied = any(each["configMap"]["name"].text == "ca-bundle" for each in pod.spec["volumes"])
-    for name, pattern, why, wanted in (*(_SET if ranks else ()), *(_TRUST if proxied else ())):
-        value = given.get(name, env)
-        right = name in given and (not value.text or re.fullmatch(pattern, value.text))
-        goes_on = not name.startswith("NCCL") or "--expect-efa" not in pod.main["args"].texts
-        found = f"{name} is {value.raw if name in given else 'not set'}: {why}"
-        row = (not right, value, found, f"set it to {wanted!r}")
-        yield from report(Code.VARIABLE_MISSING, *row, warns=goes_on)
+        env, given = pod.main["env"], {e["name"].text: e["value"] for e in pod.main["env"]}
+        ranks = "torchrun" in pod.main["command"].texts and pod.asks(GPU)
+        proxied = any(e["configMap"]["name"].text == "ca-bundle" for e in pod.spec["volumes"])
+        for name, pattern, why, wanted in (*(_SET if ranks else ()), *(_TRUST if proxied else ())):
+            value = given.get(name, env)
+            right = name in given and (not value.text or re.fullmatch(pattern, value.text))
+            goes_on = not name.startswith("NCCL") or "--expect-efa" not in pod.main["args"].texts
+            found = f"{name} is {value.raw if name in given else 'not set'}: {why}"
+            row = (not right, value, found, f"set it to {wanted!r}")
+            yield from report(Code.VARIABLE_MISSING, *row, warns=goes_on)
 
 
 def _contexts(manifests: Manifests, pod: Pod, container: Value) -> list[Context]:

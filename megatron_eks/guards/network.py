@@ -158,7 +158,6 @@ def _private(templates: Templates) -> list[Resource]:
 
 
 def _table(templates: Templates, subnet: Resource) -> tuple[Value, Resource | None]:
-    """Return where a subnet's route table is named, and the table."""
     links = _leading(templates, "EC2::SubnetRouteTableAssociation", "SubnetId", subnet)
     place = links[0]["RouteTableId"] if links else subnet["RouteTableId"]
     return place, templates.target(place)

@@ -144,25 +144,23 @@ def _group(space: Object) -> str:
 def quotas(manifests: Manifests) -> Found:
     """Have room for each job (Kubernetes, "Resource Quotas")."""
     for quota, job in product(manifests.of("ResourceQuota"), manifests.of(*WITH_PODS)):
-        if job.namespace == quota.namespace and job.main_pod:
-            yield from _room(quota, job, job.main_pod)
-
-
-def _room(quota: Object, job: Object, pod: Pod) -> Found:
-    scope = quota["spec"]["scopeSelector"]["matchExpressions"][0]
-    own = pod.spec["priorityClassName"].text in scope["values"].texts
-    if scope and own != (scope["operator"].text == "In"):
-        return
-    for name, limit in quota["spec"]["hard"].items():
-        asked = pod.main["resources"]["requests"][name.removeprefix("requests.")].quantity or 0
-        uncounted = "/" in name and not name.startswith(("requests.", "count/"))
-        row = (limit, f"nobody counts {name}: pods take more", f"call it requests.{name}")
-        yield from report(Rule.ABOVE_QUOTA, uncounted, *row)
-        amount = job.wanted * (1 if name == "pods" else asked)
-        found = f"{amount} of {name}, but quota {quota.name} allows {limit.raw}: no pod is created"
-        wrong = limit.quantity is not None and amount > limit.quantity
-        remedy = f"use fewer nodes, or raise {name} to {amount}"
-        yield from report(Rule.ABOVE_QUOTA, wrong, job["spec"], found, remedy)
+        pod = job.main_pod
+        if job.namespace != quota.namespace or not pod:
+            continue
+        scope = quota["spec"]["scopeSelector"]["matchExpressions"][0]
+        own = pod.spec["priorityClassName"].text in scope["values"].texts
+        if scope and own != (scope["operator"].text == "In"):
+            continue
+        for name, limit in quota["spec"]["hard"].items():
+            asked = pod.main["resources"]["requests"][name.removeprefix("requests.")].quantity or 0
+            uncounted = "/" in name and not name.startswith(("requests.", "count/"))
+            row = (limit, f"nobody counts {name}: pods take more", f"call it requests.{name}")
+            yield from report(Rule.ABOVE_QUOTA, uncounted, *row)
+            amount = job.wanted * (1 if name == "pods" else asked)
+            found = f"{amount} of {name}, but quota {quota.name} has {limit.raw}: no pod is created"
+            wrong = limit.quantity is not None and amount > limit.quantity
+            remedy = f"use fewer nodes, or raise {name} to {amount}"
+            yield from report(Rule.ABOVE_QUOTA, wrong, job["spec"], found, remedy)
 
 
 @manifest_guard
@@ -213,6 +211,9 @@ def shares(manifests: Manifests) -> Found:
             found = f"{name} is not counted: jobs start for which there is no node"
             yield covered.finding(code, found, f"add {name}, and its quotas")
         for share in (flavor["resources"] for flavor in group["flavors"]):
+            other = [each["name"].text for each in share] != covered.texts
+            found = "not the covered resources in their order: Kueue refuses the queue"
+            yield from report(code, other, share, found, f"name {covered.texts}")
             gpus, cards = (share.at(f"name={each}")["nominalQuota"] for each in (GPU, EFA))
             yield from share_of_a_node(code, gpus, cards) if efa and cards else ()
     for job in manifests.of(*WORKLOADS):

@@ -119,7 +119,6 @@ class Templates:
 
 
 def _function(value: Value) -> tuple[str, Value]:
-    """Return the function of CloudFormation that a value is, and what is given to it."""
     only = isinstance(value.raw, dict) and len(value.raw) == 1
     return next(value.items()) if only else ("", value)
 
