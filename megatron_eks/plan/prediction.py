@@ -87,7 +87,6 @@ def predict(wanted: PredictionFile) -> Prediction:
     """Predict a run that has passed the checks."""
     model, gpu = model_shape(_complete(wanted)), wanted.gpu
     layout = run_layout(wanted.parallelism, wanted.gpus, wanted.extra_args)
-    batch = _batch(wanted, model, layout)
     capacity = tensor_capacity_bytes(int(gpu.memory_gib * GIB * USABLE))
     hardware = Hardware(
         gpu=gpu.name,
@@ -100,6 +99,7 @@ def predict(wanted: PredictionFile) -> Prediction:
         power=gpu.power_share,
         efa=gpu.efa,
     )
+    batch = _batch(wanted, model, layout, hardware)
     if wanted.framework == "megatron":
         states = megatron_states(wanted.extra_args)
         memory = estimate(model, layout, batch, capacity, states)
@@ -151,8 +151,8 @@ def _complete(wanted: PredictionFile) -> str | ModelSpec:
     return spec.model_copy(update=missing)
 
 
-def _batch(wanted: PredictionFile, model: ModelShape, layout: Layout) -> Batch:
-    batch = megatron_batch(_training(wanted), model, layout, wanted.extra_args)
+def _batch(wanted: PredictionFile, model: ModelShape, layout: Layout, gpu: Hardware) -> Batch:
+    batch = megatron_batch(_training(wanted), model, layout, wanted.extra_args, gpu)
     rank, targets = wanted.training.lora_rank or 0, wanted.training.lora_targets
     return replace(batch, software=wanted.software, lora=rank, lora_targets=targets)
 

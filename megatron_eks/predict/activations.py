@@ -34,9 +34,10 @@ def activations(model: ModelShape, layout: Layout, batch: Batch, layers: int, st
     shard = layout.tensor if layout.sequence_parallel else 1
     layer_input = tokens * _BF16 * model.hidden_size / shard
     chunk = layers / layout.virtual_pipeline
+    kept = layer
     if batch.recompute == "selective" and batch.modules:
-        less, _ = _layer(model, layout, batch, mixed, batch.modules)
-        stored, working = layers * less, layer - less
+        kept, _ = _layer(model, layout, batch, mixed, batch.modules)
+        stored, working = layers * kept, layer - kept
     elif batch.recompute != "full":
         stored, working = layers * layer, 0.0
     elif batch.recompute_method == "block":
@@ -49,8 +50,10 @@ def activations(model: ModelShape, layout: Layout, batch: Batch, layers: int, st
         stored = math.ceil(chunk / group) * layout.virtual_pipeline * layer_input
         # The input of the group that is computed again is already counted.
         working = group * most - layer_input
+        kept = layer_input
     if stage == layout.pipeline - 1:
-        stored += model.ahead_layers * layer
+        # Computed again as the others are, but by blocks (multi_token_prediction.py).
+        stored += model.ahead_layers * kept
     # Of what waits in the host's memory one layer is on its way.
     stored -= batch.offloaded * max(0.0, stored - layer)
     return stored * layout.microbatches_in_flight(stage, batch.microbatches) + working

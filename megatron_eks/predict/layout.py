@@ -134,6 +134,9 @@ class Batch:
     """Share of the layers whose activations wait in the host's memory."""
     fp8_weights: bool = False
     """Whether weights are kept in FP8 alone."""
+    transposed: bool = True
+    """Whether FP8 weights are kept transposed too; products on Blackwell take either order, unless
+    blocks have scales of their own (`is_non_tn_fp8_gemm_supported` in Transformer Engine)."""
     dispatcher: str = "alltoall"
     """What takes tokens to experts: `alltoall`, or a backend that sends once to each node."""
     software: Software = "2026"

@@ -301,6 +301,7 @@ def test_what_is_computed_again_or_offloaded_is_not_kept():
     assert peak(BATCH) > peak(replace(again, modules=frozenset({"moe_act"}))) > peak(again)
     assert peak(BATCH) > peak(replace(BATCH, offloaded=0.5)) > peak(replace(BATCH, offloaded=1.0))
     assert peak(fp8) > peak(replace(fp8, fp8_weights=True))
+    assert peak(fp8) > peak(replace(fp8, transposed=False))
     assert peak(replace(BATCH, recompute="full")) < peak(again)
 
 

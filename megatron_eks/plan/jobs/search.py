@@ -70,7 +70,7 @@ def evaluate(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Can
     if found is None or has_errors(check_layout(job, model, instance)):
         return None
     layout = job_layout(job, job_gpus(job, instance))
-    batch = megatron_batch(job.training, model, layout, arguments(job))
+    batch = megatron_batch(job.training, model, layout, arguments(job), found)
     states, capacity = megatron_states(arguments(job)), capacity_bytes(instance)
     memory = estimate(model, layout, batch, capacity, states)
     speed = megatron_speed(model, layout, batch, found, states=states)
@@ -164,7 +164,7 @@ class _Space:
             training = job.training.model_copy(
                 update={"micro_batch_size": 1, "recompute": "full", "recompute_layers": None}
             )
-            batch = megatron_batch(training, model, layout, words)
+            batch = megatron_batch(training, model, layout, words, self.hardware)
             if not fits(estimate(model, layout, batch, capacity, states, ends=True)):
                 continue
             for virtual in virtuals:

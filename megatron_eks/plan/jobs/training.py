@@ -106,7 +106,7 @@ def job_memory(job: Run, model: ModelShape, instance: InstanceType) -> MemoryEst
     if isinstance(job, FsdpJob):
         return sharded_memory(job, model, instance)
     layout, capacity = job_layout(job, job_gpus(job, instance)), capacity_bytes(instance)
-    batch = _batch(job, model, layout)
+    batch = _batch(job, model, layout, hardware(instance))
     if isinstance(job, TorchRun):
         return replicas.estimate_copied(model, batch, capacity, loss="pieces")
     return memory.estimate(model, layout, batch, capacity, megatron_states(arguments(job)))
@@ -116,14 +116,14 @@ def sharded_memory(job: TorchRun, model: ModelShape, instance: InstanceType) -> 
     """Estimate the memory of a rank that holds a share of the model, as FSDP does."""
     gpus = job_gpus(job, instance)
     shards = gpus_per_node(job, instance) if job.training.sharding == "hybrid" else gpus
-    batch, capacity = _batch(job, model, job_layout(job, gpus)), capacity_bytes(instance)
+    batch, capacity = _batch(job, model, job_layout(job, gpus), None), capacity_bytes(instance)
     return replicas.estimate_sharded(model, batch, capacity, shards=shards, loss="pieces")
 
 
 def job_speed(job: Run, model: ModelShape, instance: InstanceType) -> Speed | None:
     """Predict the steps of a job on its pool; None where the GPU's peak is unknown."""
     layout, found = job_layout(job, job_gpus(job, instance)), hardware(instance)
-    batch = _batch(job, model, layout)
+    batch = _batch(job, model, layout, found)
     if found is None:
         return None
     # DDP reduces fp32 gradients once, which travels as far as what FSDP gathers and reduces.
@@ -132,7 +132,7 @@ def job_speed(job: Run, model: ModelShape, instance: InstanceType) -> Speed | No
     return megatron_speed(model, layout, batch, found, states=megatron_states(arguments(job)))
 
 
-def _batch(job: Run, model: ModelShape, layout: Layout) -> Batch:
+def _batch(job: Run, model: ModelShape, layout: Layout, gpu: Hardware | None) -> Batch:
     if isinstance(job, TorchRun):
         return Batch(
             micro_batch_size=job.training.train_batch_size,
@@ -141,11 +141,15 @@ def _batch(job: Run, model: ModelShape, layout: Layout) -> Batch:
             recompute="full" if job.training.activation_checkpointing else "none",
             precision=job.training.precision,
         )
-    return megatron_batch(job.training, model, layout, arguments(job))
+    return megatron_batch(job.training, model, layout, arguments(job), gpu)
 
 
 def megatron_batch(
-    training: MegatronTraining, model: ModelShape, layout: Layout, arguments: Sequence[str]
+    training: MegatronTraining,
+    model: ModelShape,
+    layout: Layout,
+    arguments: Sequence[str],
+    gpu: Hardware | None,
 ) -> Batch:
     """Return what a step of a Megatron run works on, its own arguments counted."""
     batch = Batch(
@@ -156,6 +160,7 @@ def megatron_batch(
         recompute_method=training.recompute_method,
         recompute_layers=training.recompute_layers or 1,
         precision=training.precision,
+        transposed=gpu is None or gpu.generation != "blackwell",
     )
     return with_arguments(batch, model.num_layers, arguments)
 
