@@ -85,11 +85,10 @@ def read_documents(
     except yaml.YAMLError as error:
         line, cause, remedy = mistake(text, error)
         broken = Finding(Code.YAML_SYNTAX, (), f"not valid YAML: {cause}", remedy).at(file, line)
-        return [Document(file, findings=[broken])]
     except _TooLargeError as error:
         remedy = "split the file, or write repeated parts out"
         broken = Finding(Code.TOO_LARGE, (), str(error), remedy).at(file, 1)
-        return [Document(file, findings=[broken])]
+    return [Document(file, findings=[broken])]
 
 
 def read_mapping(text: str, file: str) -> Document:
@@ -138,16 +137,17 @@ class _Reader:
         self._next()
         return self._document
 
-    def _value(self, event: _Event, path: Path) -> Json:
+    def _value(self, event: _Event, path: Path, line: int | None = None) -> Json:
+        """Read a value; its line is that of its key, which is what a person looks for."""
+        line = line or event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(event, path)
+            return self._alias(event, path, line)
         before = self._count
         self._grow(1)
         if len(path) > MAX_DEPTH:
             raise _TooLargeError(f"more than {MAX_DEPTH} levels")
         plain = isinstance(event, yaml.ScalarEvent) and not event.style
-        if path not in self._places:  # else the key's line stands there
-            self._places[path] = Place(event.start_mark.line + 1, event.value if plain else None)
+        self._places.setdefault(path, Place(line, event.value if plain else None))
         value: Json
         if isinstance(event, yaml.ScalarEvent):
             value = self._resolve(event.value) if plain else str(event.value)
@@ -199,11 +199,7 @@ class _Reader:
                 self._refuse(place, (*path, key), Code.DUPLICATE_KEY, found, "keep one of the two")
                 self._value(value_event, (*path, "?"))
             else:
-                # The key's line is what a person looks for, also where the value starts below it.
-                scalars = isinstance(value_event, yaml.ScalarEvent) and not value_event.style
-                raw = value_event.value if scalars else None
-                self._places[*path, key] = Place(place, raw)
-                result[key] = self._value(value_event, (*path, key))
+                result[key] = self._value(value_event, (*path, key), place)
         return merged | result
 
     def _key(self, event: _Event, path: Path) -> tuple[str | None, int]:
@@ -223,12 +219,12 @@ class _Reader:
         self._refuse(line, path, Code.YAML_SYNTAX, found, remedy)
         return None, line
 
-    def _alias(self, event: _Event, path: Path) -> Json:
-        line = event.start_mark.line + 1
+    def _alias(self, event: _Event, path: Path, line: int) -> Json:
         self._places.setdefault(path, Place(line))
         if event.anchor not in self._anchors:
             found = f"alias *{event.anchor} names no complete value above it"
-            self._refuse(line, path, Code.YAML_SYNTAX, found, f"define &{event.anchor} first")
+            here, remedy = event.start_mark.line + 1, f"define &{event.anchor} first"
+            self._refuse(here, path, Code.YAML_SYNTAX, found, remedy)
             return None
         value, count = self._anchors[event.anchor]
         self._grow(count)

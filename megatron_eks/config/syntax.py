@@ -131,16 +131,14 @@ def _flow(lines: Sequence[str], place: _Place) -> Mistake | None:
 
 
 def _colon(lines: Sequence[str], place: _Place) -> Mistake | None:
-    if "could not find expected ':'" in place.problem:
-        number = place.start
-    elif "mapping values are not allowed" in place.problem:
-        number = place.line - 1
-    else:
+    unfinished = "could not find expected ':'" in place.problem
+    if not unfinished and "mapping values are not allowed" not in place.problem:
         return None
-    line = lines[number - 1] if 0 < number <= len(lines) else ""
+    number = place.start if unfinished else place.line - 1
+    line = "".join(lines[number - 1 : number])
     if ": " not in line and (found := _ASSIGNED.fullmatch(line)):
         return Mistake(number, "= after the key", f"write {found[1]}: and a blank in its place")
-    if number == place.start and "expected ':'" in place.problem:
+    if unfinished:
         remedy = "write KEY: VALUE, or put the value on the line of its key"
         return Mistake(number, "a line without a colon, and so without a key", remedy)
     return None

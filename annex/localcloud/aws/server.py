@@ -84,7 +84,7 @@ class LocalAws:
             data=json.dumps(content).encode(),
             headers={"Content-Type": "application/json", "Authorization": f"Bearer {secret}"},
         )
-        with urllib.request.urlopen(request, timeout=_REQUEST_SECONDS) as answer:  # noqa: S310 -- as above
+        with urllib.request.urlopen(request, timeout=_REQUEST_SECONDS) as answer:  # noqa: S310 -- our own address
             return bytes(answer.read())
 
 

@@ -102,8 +102,7 @@ def trackers(job: Job) -> tuple[str, ...]:
 def check_tracking(job: Job, cluster: ClusterConfig) -> Findings:
     """Yield trackers that would get nothing, or end the run."""
     tracking = job.runtime.tracking
-    if isinstance(job, MegatronRun):
-        yield from _unkeyed(job)
+    yield from _unkeyed(job)
     if tracking is None:
         return
     if not isinstance(job, (MegatronRun, TorchRun, TorchrunJob)):
@@ -125,15 +124,15 @@ def check_tracking(job: Job, cluster: ClusterConfig) -> Findings:
         yield from _mlflow(tracking.mlflow, cluster)
 
 
-def _unkeyed(job: MegatronRun) -> Findings:
+def _unkeyed(job: Job) -> Findings:
     """Warn of a run that ends at each start: its last rank calls wandb.init, which wants a key."""
     if any(_KEYED.fullmatch(name) for name in (*job.runtime.env, *keys(job))):
         return
     places: list[Path] = []
-    if not isinstance(job, MegatronBridgeJob):
+    if isinstance(job, MegatronJob):
         words = [word.partition("=")[0] for word in job.extra_args]
         places = [("extra_args", index) for index, word in enumerate(words) if word == _OPTION]
-    elif job.overrides.get(_OVERRIDE):
+    elif isinstance(job, MegatronBridgeJob) and job.overrides.get(_OVERRIDE):
         places = [("overrides", _OVERRIDE)]
     for place in places:
         found = "W&B asks for a key, and no terminal answers"
