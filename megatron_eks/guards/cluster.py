@@ -58,6 +58,12 @@ _USERS = {
 # The policies of AWS that each needs; `a|b` is either.
 _MANAGED = {e.name: f"{e.policy}|{e.policy.removesuffix('V2')}" for e in ADDONS if e.policy}
 _MANAGED |= {"AWS::EKS::Cluster": "AmazonEKSClusterPolicy", "AWS::EKS::Nodegroup": _JOIN}
+# What those who make images or write logs with a role must be allowed.
+_LAYERS = "BatchCheckLayerAvailability InitiateLayerUpload UploadLayerPart CompleteLayerUpload"
+_PUSH = f"GetAuthorizationToken {_LAYERS} PutImage".split()
+_WRITE = ("logs:CreateLogStream", "logs:PutLogEvents")
+_WORK = {_FLOWS: _WRITE, _BUILD: (*_WRITE, *(f"ecr:{each}" for each in _PUSH))}
+_TEAM_GROUP, _ADMIN = "megatron-eks:", "AmazonEKSClusterAdminPolicy"
 _TAGS = {
     "aws:RequestTag/eks-cluster-name": "ClusterName",
     "aws:RequestTag/kubernetes-namespace": "Namespace",
@@ -111,6 +117,38 @@ def addons(templates: Templates) -> Found:
         for name in (each.name for each in ADDONS if each.name not in listed):
             found, remedy = f"no add-on {name}: {_MISSED}", f"add an AWS::EKS::Addon {name}"
             yield cluster.properties.finding(_SETTINGS, found, remedy)
+
+
+@template_guard
+def people(templates: Templates) -> Found:
+    """Let administrators in, and teams no further than their namespaces (EKS, "Access entries")."""
+    admitted, groups = set(), set()
+    for entry in templates.of("EKS::AccessEntry"):
+        who, given, own = entry["PrincipalArn"], entry["AccessPolicies"], entry["KubernetesGroups"]
+        groups |= {*own.texts}
+        whole = [e["PolicyArn"] for e in given if e["AccessScope"]["Type"].text == "cluster"]
+        admitted |= {_ADMIN for each in whole if templates.text(each).endswith(f"/{_ADMIN}")}
+        wrong, found = who.text.endswith(":root"), "EKS takes no whole account"
+        yield from report(Rule.CLUSTER_CONTROL, wrong, who, found, "name a role of it")
+        wide = given and any(each.startswith(_TEAM_GROUP) for each in own.texts)
+        found = "a team's people get it beside the rights of their group"
+        yield from report(Rule.TEAM_RIGHTS, wide, given, found, f"remove {given.name}")
+    for cluster in templates.of("EKS::Cluster"):
+        shut = not admitted and cluster.properties.at(_CREATOR).raw is False
+        found = f"no access entry has {_ADMIN} in the whole cluster: nobody administers it"
+        remedy = "add an AWS::EKS::AccessEntry for a role of yours"
+        yield from report(Rule.CLUSTER_CONTROL, shut, cluster.properties, found, remedy)
+        for team in filter(None, map(team_of, templates.of("IAM::Role"))):
+            group = f"{_TEAM_GROUP}{team}"
+            found = f"no access entry is in {group}: none of that team's people get in"
+            row = (group not in groups, cluster.properties, found, "add it to their entries")
+            yield from report(Rule.TEAM_RIGHTS, *row)
+
+
+def team_of(role: Resource) -> str:
+    """Return the team whose jobs take a role, which is called after it (config/outputs.py)."""
+    part = role.name.removeprefix("JobRole")
+    return "" if part == role.name else part.replace("X", "-")
 
 
 def _uses(templates: Templates) -> Iterator[tuple[Resource, str, Resource]]:
@@ -170,6 +208,11 @@ def rights(templates: Templates) -> Found:
             found = f"no {first}: {user.name} does not work without it"
             row = (missing, role[_ARNS], found, f"add {_AWS}iam::aws:policy/{first}")
             yield from report(Rule.NODE_ROLE, *row, warns=own)
+        for arn in role[_ARNS].listed:
+            named = re.search(r"/(Administrator|PowerUser|\w+Full)Access$", templates.text(arn))
+            found = "whoever gets into a pod or a build has far more than it needs"
+            remedy = "remove it, and allow what is needed where it is needed"
+            yield from report(Rule.POLICY, named, arn, found, remedy)
         nothing = service == _PODS and not (own or role[_ARNS])
         found, remedy = "no policy: pods take the role, and may do nothing", "add its policy"
         yield from report(Rule.POLICY, nothing, role.properties, found, remedy)
@@ -181,11 +224,11 @@ def rights(templates: Templates) -> Found:
                 yield from report(Rule.POLICY, wide, action, found, remedy)
         policies = own or [role["Policies"]]
         wanted = [*_of_jobs(templates, policies)] if service == _PODS else []
+        why = f"{user.name} fails with AccessDenied"
+        wanted += [_need(why, (each,)) for each in _WORK.get(service, ())]
         for bucket in data_buckets(templates) if user == role else ():
             why, key = "jobs cannot read what was pushed", texts(templates, key_of(bucket))
-            # That of a team is called after it (config/outputs.py, `team_key`).
-            team = role.name.removeprefix("JobRole").replace("X", "-")
-            folder = f"teams/{team}" if team and team != role.name else "data"
+            folder = f"teams/{team_of(role)}" if team_of(role) else "data"
             on = [("s3:GetObject", f"${{{bucket.name}.Arn}}/{folder}/*")]
             on += product(("kms:Decrypt", "kms:GenerateDataKey"), key)
             wanted += [_need(why, (e,), (arn,)) for e, arn in on if bucket.file == role.file]

@@ -24,6 +24,16 @@ _OUTPUTS = (
 )
 
 
+# Policies of what is used, and not of who uses it. Those of endpoints limit, and allow nothing.
+_OF_RESOURCES = {
+    "AWS::KMS::Key": "KeyPolicy",
+    "AWS::S3::BucketPolicy": "PolicyDocument",
+    "AWS::SNS::TopicPolicy": "PolicyDocument",
+    "AWS::ECR::Repository": "RepositoryPolicyText",
+    "AWS::EFS::FileSystem": "FileSystemPolicy",
+}
+
+
 @dataclass(frozen=True)
 class Need:
     """What a statement must cover; `a|b` is either, and an empty text is anything."""
@@ -97,6 +107,17 @@ def _covers(given: list[str], wanted: str) -> bool:
     """Tell whether one of the patterns given holds what is wanted, or a choice of it."""
     pairs = [(choice.lower(), each.lower()) for choice in wanted.split("|") for each in given]
     return bool(given) if not wanted else any(fnmatchcase(*pair) for pair in pairs)
+
+
+@template_guard
+def open_policies(templates: Templates) -> Found:
+    """Open nothing to whoever asks (IAM, "AWS JSON policy elements: Principal")."""
+    for each in (e for e in templates.resources if e.type in _OF_RESOURCES):
+        for one in statements(each[_OF_RESOURCES[each.type]]):
+            wide = one["Effect"].text == "Allow" and is_everybody(one["Principal"])
+            found = f"everybody, in any account, may {', '.join(one['Action'].texts)}"
+            row = (wide and not one["Condition"], one["Principal"], found)
+            yield from report(Rule.OPEN_TO_ALL, *row, "name the account, role or service")
 
 
 @template_guard

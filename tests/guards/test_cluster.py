@@ -17,6 +17,7 @@ JOBS, NODES, CNI = "IAM::Role JobRole", "IAM::Role NodeRole", "IAM::Role Addonsv
 FLOW_LOGS = "IAM::Role FlowLogRole"
 WRITING = {"Effect": "Allow", "Action": ["s3:PutObject"], "Resource": ["arn:aws:s3:::own/runs/*"]}
 EVERYTHING, BUILD = {"Action": ["s3:*"], "Resource": ["*"]}, "IAM::Role MegatronRole"
+ENTRY, MANAGED = "EKS::AccessEntry", "arn:aws:iam::aws:policy"
 OTHER_BUCKET = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": ["arn:aws:s3:::a/b/*"]}
 
 
@@ -64,6 +65,15 @@ OTHER_BUCKET = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": ["arn
         (JOBS, RIGHTS, lambda old: [*old, WRITING], "POLICY"),
         (JOBS, RIGHTS, lambda old: [*old, OTHER_BUCKET], "POLICY"),
         (JOBS, RIGHTS, lambda old: [*old, OTHER_BUCKET | EVERYTHING], "POLICY"),
+        (ENTRY, "PrincipalArn", "arn:aws:iam::111122223333:root", "CLUSTER_CONTROL"),
+        (ENTRY, "AccessPolicies", ABSENT, "CLUSTER_CONTROL"),
+        (ENTRY, "AccessPolicies 0 AccessScope Type", "namespace", "CLUSTER_CONTROL"),
+        (ENTRY, "Type", GONE, "CLUSTER_CONTROL"),
+        (NODES, "ManagedPolicyArns", lambda old: [*old, f"{MANAGED}/AdministratorAccess"], "POLICY"),
+        (JOBS, "ManagedPolicyArns", [f"{MANAGED}/AmazonS3FullAccess"], "POLICY"),
+        (BUILD, f"{RIGHTS} 2 Action", lambda old: [e for e in old if "Put" not in e], "POLICY"),
+        (BUILD, f"{RIGHTS} 1", ABSENT, "POLICY"),
+        (FLOW_LOGS, f"{RIGHTS} 0 Action", ["logs:CreateLogStream"], "POLICY"),
         (BUILD, "Description", f"made with hf_{'a1' * 17}", "SECRET_IN_MANIFEST"),
     ],
 )
@@ -83,6 +93,19 @@ def test_mistakes(resource, path, value, code):
 def test_other_control_planes_that_work(path, value):
     """Nothing is found in them."""
     assert in_template(CLUSTER, path, value) == set()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("KubernetesGroups", ["megatron-eks:vision"]),
+        ("AccessPolicies", [{"PolicyArn": "AmazonEKSViewPolicy", "AccessScope": "cluster"}]),
+    ],
+)
+def test_people_of_a_team_are_in_its_group_and_nowhere_else(path, value):
+    """Another team's group, or a policy beside it, is found."""
+    entry = f"{ENTRY} Teamsarnawsiam111122223333roleNlp"
+    assert in_template(entry, path, value, "two-teams") == {"TEAM_RIGHTS"}
 
 
 def test_people_reach_a_private_endpoint():
