@@ -69,7 +69,7 @@ OTHER_BUCKET = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": ["arn
         (ENTRY, "AccessPolicies", ABSENT, "CLUSTER_CONTROL"),
         (ENTRY, "AccessPolicies 0 AccessScope Type", "namespace", "CLUSTER_CONTROL"),
         (ENTRY, "Type", GONE, "CLUSTER_CONTROL"),
-        (NODES, "ManagedPolicyArns", lambda old: [*old, f"{MANAGED}/AdministratorAccess"], "POLICY"),
+        (NODES, "ManagedPolicyArns 1", f"{MANAGED}/AdministratorAccess", "POLICY"),
         (JOBS, "ManagedPolicyArns", [f"{MANAGED}/AmazonS3FullAccess"], "POLICY"),
         (BUILD, f"{RIGHTS} 2 Action", lambda old: [e for e in old if "Put" not in e], "POLICY"),
         (BUILD, f"{RIGHTS} 1", ABSENT, "POLICY"),
