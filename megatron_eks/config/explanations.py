@@ -33,6 +33,7 @@ def removed() -> dict[str, str]:
     return {code: why for why, codes in _table()["removed"].items() for code in codes}
 
 
+@cache
 def _table() -> dict[str, Any]:
     table = read_mapping(TABLE.read_text(encoding="utf-8"), TABLE.name).value
     return cast("dict[str, Any]", table)  # the file is this package's own

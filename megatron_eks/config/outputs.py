@@ -217,9 +217,8 @@ def _outputs(
     if existing is not None:
         own = (existing.id, existing.dns_name, existing.mount_name)
         file_systems = (Lustre(*own, preview=False),)
-    efs_id, point = (values.get(key) for key in ("EfsId", "EfsAccessPointId"))
-    known = bool(efs_id and point)
-    efs = Efs(efs_id or "fs-preview", point or "fsap-preview", preview=not known)
+    efs_id, point = values.get("EfsId"), values.get("EfsAccessPointId")
+    efs = Efs(efs_id or "fs-preview", point or "fsap-preview", preview=not (efs_id and point))
     images = {}
     for name, tagged in fallback.items():
         uri = values.get(_image_key(name)) or f"{PLACEHOLDER_HOST}/{tagged}"

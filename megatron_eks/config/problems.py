@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
@@ -16,6 +16,9 @@ from megatron_eks.config.forms import FORMATS, PATTERNS, TABLE
 from megatron_eks.config.job import JOB_KINDS
 from megatron_eks.config.load import Document, Place
 from megatron_eks.config.scalars import odd_part, odd_sign
+
+# The model of the whole file.
+Form: TypeAlias = type[BaseModel]
 
 _PASSWORD = re.compile(r"(?<=//)[^\s/@]+@|(?<=^.)[^\s/@:]+:[^\s/@]+@")
 
@@ -30,7 +33,7 @@ _TYPES = by_name(TABLE["types"])
 _BLOCKS = ("parallelism", "training", "checkpoint", "data", "model", "runtime")
 
 
-def finding_of(detail: ErrorDetails, document: Document, model: type[BaseModel] | None) -> Finding:
+def finding_of(detail: ErrorDetails, document: Document, model: Form) -> Finding:
     """Write one pydantic error as a finding."""
     path = blocks.data_path(detail["loc"], document.value)
     if detail["type"] == "extra_forbidden":
@@ -63,7 +66,7 @@ def _without_values(value: Any) -> Any:  # noqa: ANN401 -- whatever stands in th
     return f"{name}={_HIDDEN}" if equals else _HIDDEN
 
 
-def _unknown_key(path: Path, document: Document, model: type[BaseModel] | None) -> Finding:
+def _unknown_key(path: Path, document: Document, model: Form) -> Finding:
     name = str(path[-1])
     if path[-2:] in {("capacity", "ids"), ("capacity", "blocks")}:
         return Finding(Code.NOT_SUPPORTED_YET, path, *hints.SEVERAL_RESERVATIONS)
@@ -80,11 +83,11 @@ def _unknown_key(path: Path, document: Document, model: type[BaseModel] | None) 
     return Finding(Code.UNKNOWN_KEY, path, f"unknown key {name!r}", remedy)
 
 
-def _of_other_jobs(path: Path, model: type[BaseModel] | None) -> str | None:
+def _of_other_jobs(path: Path, model: Form) -> str | None:
     kinds = [kind for kind, each in JOB_KINDS.items() if path[0] in each.model_fields]
     if len(path) == 1 and kinds:
         return f"remove it: it belongs to kind {', '.join(kinds)}"
-    if model is None or len(path) > len(("block", "key")):
+    if len(path) > len(("block", "key")):
         return None
     for block in [each for each in _BLOCKS if each in model.model_fields and each != path[0]]:
         if remedy := hints.of_other_tool(str(path[-1]), blocks.fields_at(model, (block,), None)):
@@ -93,9 +96,7 @@ def _of_other_jobs(path: Path, model: type[BaseModel] | None) -> str | None:
     return None
 
 
-def _wrong_value(
-    path: Path, detail: ErrorDetails, place: Place | None, model: type[BaseModel] | None
-) -> Finding:
+def _wrong_value(path: Path, detail: ErrorDetails, place: Place | None, model: Form) -> Finding:
     kind, context = detail["type"], detail.get("ctx", {})
     shown = _shown(detail["input"])
     if kind == "missing":
@@ -128,7 +129,7 @@ def _wrong_format(path: Path, given: str, pattern: str) -> Finding:
     return Finding(Code.BAD_FORMAT, path, f"{shown} is not in the right form", remedy)
 
 
-def _not_yet(path: Path, value: object, model: type[BaseModel] | None) -> tuple[str, str] | None:
+def _not_yet(path: Path, value: object, model: Form) -> tuple[str, str] | None:
     if path[-2:] == ("capacity", "id") and isinstance(value, list):
         return hints.SEVERAL_RESERVATIONS
     if path == ("model",) and isinstance(value, dict) and "direction" in blocks.block_at(model, ()):
@@ -137,9 +138,7 @@ def _not_yet(path: Path, value: object, model: type[BaseModel] | None) -> tuple[
     return None
 
 
-def _wrong_type(
-    path: Path, detail: ErrorDetails, place: Place | None, model: type[BaseModel] | None
-) -> Finding:
+def _wrong_type(path: Path, detail: ErrorDetails, place: Place | None, model: Form) -> Finding:
     kind, value = detail["type"], detail["input"]
     if later := _not_yet(path, value, model):
         return Finding(Code.NOT_SUPPORTED_YET, path, *later)
