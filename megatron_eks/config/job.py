@@ -1,13 +1,15 @@
 """Job files: everything a user can say about a job."""
 
+from collections.abc import Iterator
 from typing import Literal, get_args
 
 from pydantic import Field
 
-from megatron_eks.catalog.workloads import Workload
 from megatron_eks.config import forms
 from megatron_eks.config.architecture import AnyModel, Positive
+from megatron_eks.config.errors import Path
 from megatron_eks.config.forms import Model
+from megatron_eks.config.runtime import Runtime
 from megatron_eks.config.training import (
     AnyTraining,
     Checkpoint,
@@ -21,81 +23,9 @@ from megatron_eks.config.training import (
     Parallelism,
 )
 
-
-class Elastic(Model):
-    """Bounds of an elastic job."""
-
-    min_nodes: Positive
-    max_nodes: Positive
-
-
-class SecretKey(Model):
-    """One key of a Kubernetes Secret."""
-
-    secret: forms.DnsName
-    key: forms.SecretKeyName
-
-
-class Wandb(Model):
-    """A project of Weights & Biases."""
-
-    project: str
-    secret: forms.DnsName
-    """A Kubernetes Secret that holds the key as `token`: `meks secret set`."""
-
-
-class Mlflow(Model):
-    """An experiment of MLflow, by the address of its server or the ARN of a managed one."""
-
-    uri: str | None = None
-    arn: forms.MlflowArn | None = None
-    experiment: str
-
-
-class Tracking(Model):
-    """Trackers that also get a run's metrics."""
-
-    wandb: Wandb | None = None
-    """Weights & Biases."""
-    mlflow: Mlflow | None = None
-    """MLflow, also SageMaker's."""
-
-
-class Runtime(Model):
-    """How the pods of a job run."""
-
-    env: dict[str, str] = Field(default_factory=dict)
-    """Further variables of the pods; each is judged by name."""
-    secret_env: dict[str, SecretKey] = Field(default_factory=dict)
-    """Variables whose values Kubernetes takes from Secrets, such as WANDB_API_KEY."""
-    cpu: Positive | None = None
-    """Cores that a pod requests. Default: its share of the node."""
-    memory_gib: Positive | None = None
-    """Most memory of a pod, /dev/shm included. Default: its share of the node."""
-    shm_gib: Positive | None = None
-    """Size of /dev/shm; it counts against the pod's memory. Default: 128, or the GPUs' share."""
-    distributed_timeout_minutes: int = Field(default=10, ge=1, le=1440)
-    """A collective that takes longer ends the job's processes."""
-    gang_restarts: int = Field(default=3, ge=0, le=1000)
-    """How often all ranks may start again before the job has failed."""
-    rendezvous: Literal["static", "c10d", "etcd"] = "static"
-    """How ranks find each other; all but static leave the number of nodes open."""
-    elastic: Elastic | None = None
-    """Train on whatever number of nodes between two bounds is there."""
-    host_network: bool = False
-    """EFA does not need it."""
-    ipc_lock: bool = False
-    """EFA does not need it either."""
-    torchrun_path: forms.Program = "torchrun"
-    workload: Workload | None = None
-    """What runs the ranks. Default: the platform's; an Indexed Job for kind ddp."""
-    queue: str | None = None
-    tracking: Tracking | None = None
-    """Trackers that also get the metrics of the run."""
-    priority_class: forms.DnsName | None = None
-    """Default: `megatron-training`; or `megatron-validation`, or a class of your own."""
-    keep_days: int = Field(default=7, ge=1, le=365)
-    """How long a finished job and its pods stay visible."""
+Use = tuple[Literal["reads", "writes", "fetches", "copies"], Path, str, str]
+"""Of a path on the shared file system (the first two) or a URI of S3: how a job uses it, the key
+that names it, what it is, and itself."""
 
 
 class Job(Model):
@@ -111,6 +41,14 @@ class Job(Model):
     """A repository of this cluster (`megatron`, `fsdp`), or any URI with a digest."""
     runtime: Runtime = Runtime()
 
+    def uses(self) -> Iterator[Use]:
+        """Yield what it has from others, and what it leaves to them."""
+        yield from ()
+
+    def used(self, how: str) -> list[tuple[Path, str, str]]:
+        """Return what it uses in one of these ways: its key, what it is, and where."""
+        return [use[1:] for use in self.uses() if use[0] == how]
+
 
 class GpuJob(Job):
     """A job that takes GPU nodes."""
@@ -123,11 +61,23 @@ class GpuJob(Job):
     """Default: all of the instance type's. CPU, memory, /dev/shm and EFA follow."""
 
 
+def _saved(checkpoint: Checkpoint | OwnCheckpoint) -> Iterator[Use]:
+    yield "writes", ("checkpoint", "directory"), "trained", checkpoint.directory
+    if checkpoint.s3_uri is not None:
+        yield "copies", ("checkpoint", "s3_uri"), "trained", checkpoint.s3_uri
+
+
 class TrainingJob(GpuJob):
     """A job that trains a model and saves it."""
 
     model: AnyModel
     checkpoint: Checkpoint
+
+    def uses(self) -> Iterator[Use]:
+        """Yield the weights that it starts from, and those that it saves."""
+        if self.checkpoint.pretrained is not None:
+            yield "reads", ("checkpoint", "pretrained"), "base", self.checkpoint.pretrained
+        yield from _saved(self.checkpoint)
 
 
 class MegatronRun(TrainingJob):
@@ -138,6 +88,15 @@ class MegatronRun(TrainingJob):
     data: MegatronData
     extra_args: tuple[str, ...] = ()
     """Further arguments of Megatron-LM; those that the plan sets itself are refused."""
+
+    def uses(self) -> Iterator[Use]:
+        """Yield every corpus as well, and the tokenizer."""
+        if self.data.prefix is not None:
+            yield "reads", ("data", "prefix"), "data", self.data.prefix
+        for index, blend in enumerate(self.data.blend or ()):
+            yield "reads", ("data", "blend", index, "prefix"), "data", blend.prefix
+        yield "reads", ("data", "tokenizer"), "tokenizer", self.data.tokenizer
+        yield from super().uses()
 
 
 class MegatronJob(MegatronRun):
@@ -164,6 +123,12 @@ class TorchRun(TrainingJob):
     data: FsdpData
     token_secret: forms.DnsName | None = None
     """Secret whose key `token` is a Hugging Face token, for gated data and tokenizers."""
+
+    def uses(self) -> Iterator[Use]:
+        """Yield the data set as well, and the tokenizer."""
+        yield "reads", ("data", "dataset"), "data", self.data.dataset
+        yield "reads", ("data", "tokenizer"), "tokenizer", self.data.tokenizer
+        yield from super().uses()
 
 
 Run = MegatronRun | TorchRun
@@ -197,6 +162,10 @@ class TorchrunJob(GpuJob):
     """What a step works on, in the keys of kind megatron, or of fsdp; for predictions alone."""
     checkpoint: OwnCheckpoint | None = None
 
+    def uses(self) -> Iterator[Use]:
+        """Yield the weights that its program saves."""
+        yield from _saved(self.checkpoint) if self.checkpoint is not None else ()
+
 
 class DataPrepJob(Job):
     """Turns JSONL into Megatron's indexed format."""
@@ -214,6 +183,17 @@ class DataPrepJob(Job):
     shards: Positive = 1
     """Pods that share the work."""
 
+    def uses(self) -> Iterator[Use]:
+        """Yield text in S3, the tokenizer, and a data set for each key."""
+        for index, source in enumerate(self.input):
+            if source.startswith("s3://"):
+                yield "fetches", ("input", index), "text", source
+        yield "reads", ("tokenizer",), "tokenizer", self.tokenizer
+        for index, key in enumerate(self.json_keys):
+            given = "json_keys" in self.model_fields_set
+            path: Path = ("json_keys", index) if given else ("output_prefix",)
+            yield "writes", path, "data", f"{self.output_prefix}_{key}_document"
+
 
 class FetchJob(Job):
     """Brings a model, a tokenizer or data onto the shared file system."""
@@ -229,6 +209,14 @@ class FetchJob(Job):
     token_secret: forms.DnsName | None = None
     """Name of a Kubernetes Secret with the Hugging Face token; mounted as a file."""
 
+    def uses(self) -> Iterator[Use]:
+        """Yield what it brings; what a prefix of S3 holds, nobody knows here."""
+        if self.s3_uri is not None:
+            yield "fetches", ("s3_uri",), "files", self.s3_uri
+        kinds = {"weights": self.model, "tokenizer": self.tokenizer, "files": self.s3_uri}
+        for kind in (each for each, source in kinds.items() if source):
+            yield "writes", ("directory",), kind, self.directory
+
 
 class ConvertCheckpointJob(Job):
     """Converts weights between Hugging Face's and Megatron's form."""
@@ -240,6 +228,12 @@ class ConvertCheckpointJob(Job):
     target: forms.AbsolutePath
     model: forms.Text
     """The preset that the weights belong to."""
+
+    def uses(self) -> Iterator[Use]:
+        """Yield the weights in both forms."""
+        imports = self.direction == "import"
+        yield "reads", ("source",), "weights" if imports else "trained", self.source
+        yield "writes", ("target",), "base" if imports else "exported", self.target
 
 
 class NcclTestJob(GpuJob):

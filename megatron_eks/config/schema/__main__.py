@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from megatron_eks.catalog.instances import INSTANCES, SYSTEM_INSTANCE_TYPES
 from megatron_eks.catalog.models import PRESETS
-from megatron_eks.config import cluster, images, job, storage, training
+from megatron_eks.config import cluster, images, job, runtime, storage, training
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import read_mapping
@@ -42,7 +42,7 @@ _BOUNDS = {
 def schemas() -> dict[str, Schema]:
     """Return each schema by the name of its file."""
     job_schema = TypeAdapter(Annotated[AnyJob, Field(discriminator="kind")]).json_schema()
-    of_job = _described(job_schema, job, training)
+    of_job = _described(job_schema, job, runtime, training)
     of_cluster = _described(ClusterConfig.model_json_schema(), cluster, images, storage)
     return {
         "cluster": {"$schema": _DRAFT, **of_cluster, "title": "Cluster file"},

@@ -9,7 +9,7 @@ from ipaddress import AddressValueError, IPv4Address
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Findings, Path
-from megatron_eks.config.job import AnyJob, DataPrepJob, FetchJob, Job, TorchrunJob, TrainingJob
+from megatron_eks.config.job import AnyJob, DataPrepJob, Job
 
 S3 = "s3://"
 PUSHED_DATA = "data"
@@ -80,8 +80,8 @@ class DataAccess:
 def plan_data_access(jobs: Iterable[AnyJob]) -> DataAccess:
     """Collect what jobs that have passed the checks name; without jobs nothing is named."""
     jobs = tuple(jobs)
-    reads = sorted({uri for job in jobs for _, uri in s3_inputs(job)})
-    writes = sorted({uri for job in jobs for _, uri in s3_outputs(job)})
+    reads = sorted({uri for job in jobs for *_, uri in job.used("fetches")})
+    writes = sorted({uri for job in jobs for *_, uri in job.used("copies")})
     read: dict[str, set[str]] = defaultdict(set)
     write: dict[str, set[str]] = defaultdict(set)
     for uri in reads:
@@ -103,23 +103,6 @@ def mlflow_arns(job: Job) -> Iterator[tuple[Path, str]]:
     tracking = job.runtime.tracking
     if tracking and tracking.mlflow and tracking.mlflow.arn is not None:
         yield ("runtime", "tracking", "mlflow", "arn"), tracking.mlflow.arn
-
-
-def s3_inputs(job: Job) -> Iterator[tuple[Path, str]]:
-    """Yield the URIs that a job reads, each with its place in the file."""
-    if isinstance(job, FetchJob) and job.s3_uri is not None:
-        yield ("s3_uri",), job.s3_uri
-    if isinstance(job, DataPrepJob):
-        for index, source in enumerate(job.input):
-            if source.startswith(S3):
-                yield ("input", index), source
-
-
-def s3_outputs(job: Job) -> Iterator[tuple[Path, str]]:
-    """Yield the URIs that a job writes below, each with its place in the file."""
-    saved = job.checkpoint if isinstance(job, TrainingJob | TorchrunJob) else None
-    if saved is not None and saved.s3_uri is not None:
-        yield ("checkpoint", "s3_uri"), saved.s3_uri
 
 
 def split(uri: str) -> tuple[str, str]:
@@ -152,9 +135,9 @@ def _readable(key: str) -> Iterator[str]:
 
 def check_s3(job: AnyJob) -> Findings:
     """Yield which URIs name nothing that the jobs' role could be given."""
-    outputs = list(s3_outputs(job))
+    outputs = job.used("copies")
     special = _SPECIAL_OF_A_PATTERN if isinstance(job, DataPrepJob) else _SPECIAL
-    for path, uri in (*s3_inputs(job), *outputs):
+    for path, _, uri in (*job.used("fetches"), *outputs):
         bucket, key = split(uri)
         if not _BUCKET.fullmatch(bucket) or _misnamed(bucket):
             remedy = "use s3://BUCKET/PREFIX, BUCKET being what `aws s3 ls` prints"
@@ -163,7 +146,7 @@ def check_s3(job: AnyJob) -> Findings:
         if bad:
             found = f"{''.join(bad)!r} in a key has no place in the policy of the jobs' role"
             yield Finding(Code.S3_URI, path, found, "use letters, digits and -_./=+@:, in keys")
-    for path, uri in outputs:
+    for path, _, uri in outputs:
         bucket, key = split(uri)
         if not key.strip("/"):
             found = "jobs would write, and delete, in the whole bucket"
@@ -173,7 +156,7 @@ def check_s3(job: AnyJob) -> Findings:
 
 def check_exported(job: AnyJob, cluster: ClusterConfig) -> Findings:
     """Yield prefixes that a job and the file system's data repositories both write."""
-    for path, uri in s3_outputs(job):
+    for path, _, uri in job.used("copies"):
         for repository in cluster.storage.lustre.data_repositories:
             if repository.export_changes and overlap(uri, repository.s3_uri):
                 found = f"{repository.path} of Lustre is written to {repository.s3_uri} too"

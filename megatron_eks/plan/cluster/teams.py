@@ -11,13 +11,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Findings, Path, choices, warning
 from megatron_eks.config.job import AnyJob, GpuJob
 from megatron_eks.plan.cluster.access import check_roles
-from megatron_eks.plan.cluster.data_access import (
-    DataAccess,
-    plan_data_access,
-    s3_inputs,
-    s3_outputs,
-    split,
-)
+from megatron_eks.plan.cluster.data_access import DataAccess, plan_data_access, split
 from megatron_eks.plan.cluster.network import check_listed_once
 from megatron_eks.plan.cluster.platform import CHECKED_NODES, QuotaPlan, is_reserved, plan_quotas
 from megatron_eks.plan.cluster.storage import SHARED_DIRECTORIES, SharedDirectories, subfolder
@@ -259,7 +253,7 @@ def check_team(job: AnyJob, config: ClusterConfig) -> Findings:
         yield Finding(Code.JOB_TEAM, ("team",), found, remedy)
         return
     team = config.teams[names.index(job.team)]
-    for path, uri in (*s3_inputs(job), *s3_outputs(job)):
+    for path, _, uri in (*job.used("fetches"), *job.used("copies")):
         top, _, rest = split(uri)[1].partition("/")
         if top == TEAMS and rest.partition("/")[0] != team.name:
             found = f"{uri} is not of team {team.name}"

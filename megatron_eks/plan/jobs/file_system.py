@@ -15,23 +15,11 @@ from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Findings, Path, has_errors, warning
-from megatron_eks.config.job import (
-    AnyJob,
-    ConvertCheckpointJob,
-    DataPrepJob,
-    DdpJob,
-    FetchJob,
-    GpuJob,
-    Run,
-    TorchrunJob,
-    TrainingJob,
-)
-from megatron_eks.plan.cluster.data_access import s3_outputs
+from megatron_eks.config.job import AnyJob, DdpJob, GpuJob, TrainingJob
 from megatron_eks.plan.cluster.lustre import size_for
 from megatron_eks.plan.cluster.storage import SHARED_DIRECTORIES
 from megatron_eks.plan.cluster.teams import TEAMS
 from megatron_eks.plan.jobs.models import check_model, model_shape
-from megatron_eks.plan.jobs.sources import data_prefixes, prepared
 from megatron_eks.plan.jobs.training import checkpoint_bytes
 from megatron_eks.predict.memory import GIB
 
@@ -43,9 +31,9 @@ _Place = tuple[str | None, str]
 
 def check_near(job: AnyJob, others: Sequence[AnyJob]) -> Findings:
     """Yield what is read at a place that differs by a slip from where a job puts it."""
-    wanted = list(reads(job))
+    wanted = job.used("reads")
     others = [other for other in others if wanted and other is not job]
-    made = [(other, kind, place) for other in others for _, kind, place in writes(other)]
+    made = [(other, kind, place) for other in others for _, kind, place in other.used("writes")]
     places = {place for *_, place in made}
     for path, kind, place in wanted:
         if not places.isdisjoint(accumulate(place.split("/"), "{}/{}".format)):
@@ -60,43 +48,13 @@ def check_near(job: AnyJob, others: Sequence[AnyJob]) -> Findings:
 def check_zones(job: AnyJob, others: Sequence[AnyJob], cluster: ClusterConfig) -> Findings:
     """Yield what is read on the file system of one zone, and made on that of another."""
     zone = _zone(job, cluster) if cluster.storage.lustre.per_zone else None
-    for path, _, place in reads(job) if zone else ():
-        makers = [other for other in others if place in {each for *_, each in writes(other)}]
+    for path, _, place in job.used("reads") if zone else ():
+        makers = [other for other in others if place in {each for *_, each in other.used("writes")}]
         if makers and zone not in {_zone(other, cluster) for other in makers}:
             name, theirs = makers[0].name, _zone(makers[0], cluster)
             found = f"{name} puts it on the file system of {theirs}, and this job sees {zone}'s"
             remedy = f"run {name} by a pool of {zone} as well, or this job by one of {theirs}"
             yield warning(Code.OTHER_ZONE, path, found, remedy)
-
-
-def reads(job: AnyJob) -> Iterator[tuple[Path, str, str]]:
-    """Yield what a job finds on the file system: its key, what it is, and its path."""
-    if isinstance(job, ConvertCheckpointJob):
-        yield ("source",), "weights" if job.direction == "import" else "trained", job.source
-    elif isinstance(job, DataPrepJob):
-        yield ("tokenizer",), "tokenizer", job.tokenizer
-    elif isinstance(job, Run):
-        for path, prefix in data_prefixes(job):
-            yield path, "data", prefix
-        yield ("data", "tokenizer"), "tokenizer", job.data.tokenizer
-        if job.checkpoint.pretrained is not None:
-            yield ("checkpoint", "pretrained"), "base", job.checkpoint.pretrained
-
-
-def writes(job: AnyJob) -> Iterator[tuple[Path, str, str]]:
-    """Yield what a job leaves on the file system: its key, what it is, and its path."""
-    if isinstance(job, FetchJob):
-        # What a prefix of S3 holds, nobody knows here.
-        kinds = {"weights": job.model, "tokenizer": job.tokenizer, "files": job.s3_uri}
-        yield from ((("directory",), kind, job.directory) for kind, of in kinds.items() if of)
-    elif isinstance(job, ConvertCheckpointJob):
-        yield ("target",), "base" if job.direction == "import" else "exported", job.target
-    elif isinstance(job, DataPrepJob):
-        for index, place in enumerate(prepared(job)):
-            given = "json_keys" in job.model_fields_set
-            yield ("json_keys", index) if given else ("output_prefix",), "data", place
-    elif isinstance(job, TrainingJob | TorchrunJob) and job.checkpoint is not None:
-        yield ("checkpoint", "directory"), "trained", job.checkpoint.directory
 
 
 def _zone(job: AnyJob, cluster: ClusterConfig) -> str | None:
@@ -139,7 +97,7 @@ def check_together(
     top, space = f"{cluster.storage.lustre.mount_path}/{TEAMS}/", cluster.platform.namespace
     first = [each.name for each in cluster.teams if space == (each.namespace or each.name)]
     for job, file in (each for each in jobs if each[0].team in first):
-        for path, _, place in (*writes(job), *reads(job)):
+        for path, _, place in (*job.used("writes"), *job.used("reads")):
             if place.startswith(top):
                 found = f"{place} is below {top}, where pods of team {job.team} may not go"
                 yield file, Finding(Code.JOB_TEAM, path, found, "use a path of the team's own")
@@ -174,7 +132,7 @@ def _owner(
         return
     ours = [f"{lustre.mount_path}/{name}" for name in SHARED_DIRECTORIES]
     for job, file in jobs:
-        for path, _, place in writes(job):
+        for path, _, place in job.used("writes"):
             top = "/".join(place.split("/")[: lustre.mount_path.count("/") + 2])
             if place.startswith(f"{lustre.mount_path}/") and top not in ours:
                 found = f"the file system exists, and nothing here makes {top} the pods'"
@@ -205,13 +163,13 @@ class Claims:
             yield Finding(Code.DUPLICATE_JOB, ("name",), found, remedy)
         self.names.setdefault(job.name, file)
         self.services |= services
-        written = [(path, place) for path, _, place in writes(job)]
+        written = [(path, place) for path, _, place in job.used("writes")]
         for path, place in written:
             first, other = self.places.setdefault((job.team, place), (file, job))
             if other is not job:
                 yield _of_two(path, place, first, (other, job))
         # Jobs of one directory have the same checkpoints.
-        for (path, uri), (_, directory) in zip(s3_outputs(job), written, strict=False):
+        for (path, _, uri), (_, directory) in zip(job.used("copies"), written, strict=False):
             first, its_directory = self.copies.setdefault(uri.rstrip("/"), (file, directory))
             if its_directory != directory:
                 found = f"{first} copies others to {uri} too: neither would be whole there"

@@ -7,8 +7,9 @@ from typing import Literal
 
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.catalog.workloads import AnyWorkload, Workload
-from megatron_eks.config.job import GpuJob, SecretKey
+from megatron_eks.config.job import GpuJob
 from megatron_eks.config.outputs import Image
+from megatron_eks.config.runtime import SecretKey
 from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.plan.cluster.queues import queue_labels
 from megatron_eks.plan.jobs.resources import Resources

@@ -12,13 +12,13 @@ from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Findings, Level, Path, warning
 from megatron_eks.config.job import (
-    Elastic,
     MegatronBridgeJob,
     MegatronJob,
     MegatronRun,
     Run,
     TorchRun,
 )
+from megatron_eks.config.runtime import Elastic
 from megatron_eks.config.scalars import as_text
 from megatron_eks.plan.jobs import training
 from megatron_eks.plan.jobs.checkpoints import check_disk

@@ -10,7 +10,8 @@ from megatron_eks.catalog.instances import (
     system_node_size,
 )
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
-from megatron_eks.config.job import GpuJob, Job, Runtime
+from megatron_eks.config.job import GpuJob, Job
+from megatron_eks.config.runtime import Runtime
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 # DaemonSets of a GPU node (CNI, kube-proxy, device plugins, CSI, monitoring), with room to spare.

@@ -1,7 +1,7 @@
 """Whether paths are of the kind that is read there, and lie where all nodes see them."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from megatron_eks.catalog.models import tokens
@@ -70,15 +70,9 @@ def check_tokenizer(path: Path, tokenizer: str) -> Findings:
         yield Finding(Code.DATA_SOURCE, path, f"{tokenizer} is a file of a tokenizer", remedy)
 
 
-def data_prefixes(job: Run) -> Iterator[tuple[Path, str]]:
-    """Yield the prefix of every corpus, with its place in the file."""
-    if isinstance(job, TorchRun):
-        yield ("data", "dataset"), job.data.dataset
-        return
-    if job.data.prefix is not None:
-        yield ("data", "prefix"), job.data.prefix
-    for index, blend in enumerate(job.data.blend or ()):
-        yield ("data", "blend", index, "prefix"), blend.prefix
+def data_prefixes(job: Run) -> list[tuple[Path, str]]:
+    """Return the prefix of every corpus, with its place in the file."""
+    return [(path, place) for path, kind, place in job.used("reads") if kind == "data"]
 
 
 def from_the_hub(
@@ -199,4 +193,4 @@ def _tokens_of_data(job: Run, maker: DataPrepJob, others: Sequence[AnyJob]) -> F
 
 def prepared(preparation: DataPrepJob) -> list[str]:
     """Return the prefixes of the data sets that a preparation writes, one a key."""
-    return [f"{preparation.output_prefix}_{key}_document" for key in preparation.json_keys]
+    return [place for *_, place in preparation.used("writes")]

@@ -17,12 +17,11 @@ from megatron_eks.config.job import (
     MegatronBridgeJob,
     MegatronJob,
     MegatronRun,
-    Mlflow,
     Run,
-    SecretKey,
     TorchRun,
     TorchrunJob,
 )
+from megatron_eks.config.runtime import Mlflow, SecretKey
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.egress import has_no_way_out
 from megatron_eks.plan.cluster.observability import METRICS_PORT

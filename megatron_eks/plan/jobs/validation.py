@@ -7,7 +7,8 @@ from itertools import accumulate
 
 from megatron_eks.catalog.instances import MIB_PER_GIB, InstanceType
 from megatron_eks.config.architecture import ModelSpec
-from megatron_eks.config.job import FsdpJob, Job, NcclTestJob, Runtime
+from megatron_eks.config.job import FsdpJob, Job, NcclTestJob
+from megatron_eks.config.runtime import Runtime
 from megatron_eks.config.training import Checkpoint, FsdpData, FsdpTraining
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.platform import CHECKED_NODES, VALIDATION_PRIORITY
