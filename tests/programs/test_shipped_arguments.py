@@ -5,22 +5,17 @@ Megatron's own arguments have a test of their own: test_megatron_parser.py.
 
 from argparse import ArgumentParser
 from datetime import UTC, datetime
+from importlib import import_module
+from itertools import product
 from pathlib import Path
 
 import pytest
+import selftest_cases
 
+from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS
+from megatron_eks.plan.cluster.images import REPOSITORIES
 from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JobPlan
 from megatron_eks.plan.jobs.validation import plan_validation
-from megatron_eks.programs import (
-    allreduce_bench,
-    convert_checkpoint,
-    efa_check,
-    prepare_data,
-    storage_bench,
-    torchrun_rank,
-    train_bridge,
-)
-from megatron_eks.programs.fetch import __main__ as fetch
 from megatron_eks.programs.program import Finding as ProgramFinding
 from megatron_eks.programs.program import Report
 from megatron_eks.programs.trainer.config import read_config
@@ -28,18 +23,10 @@ from megatron_eks.programs.trainer.shape import read_model
 from megatron_eks.project import ROOT, load_project
 from tests import examples
 
-PROGRAMS = {
-    "allreduce_bench": allreduce_bench,
-    "convert_checkpoint": convert_checkpoint,
-    "efa_check": efa_check,
-    "fetch": fetch,
-    "prepare_data": prepare_data,
-    "storage_bench": storage_bench,
-    "torchrun_rank": torchrun_rank,
-    "train_bridge": train_bridge,
-}
 TRAINERS = {"train_fsdp", "train_ddp"}
 ELSEWHERE = {"train_megatron"}
+CASES = {"storage_bench", "torchrun_rank"}
+"""An image's self-test starts the one in a case of its own; the other reads what starts it."""
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +47,12 @@ def program(job: JobPlan) -> str:
     return job.program[-1].rpartition(".")[2]
 
 
-def test_every_program_is_here(plans):
-    """A job whose program nobody checks would be no part of the promise."""
-    used = {program(job) for job in plans.values()}
-    assert used == {*PROGRAMS, *TRAINERS, *ELSEWHERE}
+def test_every_program_is_known(plans):
+    """The guard of arguments knows its options, and the self-test of its image starts it."""
+    assert {program(job) for job in plans.values()} <= PROGRAM_OPTIONS.keys()
+    for (name, job), (image, repository) in product(plans.items(), REPOSITORIES.items()):
+        if f"/{repository}:" in job.image.uri:
+            assert program(job) in {*selftest_cases.PROGRAMS[image], *CASES}, name
 
 
 class _ReadError(BaseException):
@@ -72,7 +61,7 @@ class _ReadError(BaseException):
 
 def test_arguments_are_the_parsers_own(plans, monkeypatch):
     """Argparse ends the process where it meets an option that it does not know."""
-    checked = 0
+    checked: set[str] = set()
     read = ArgumentParser.parse_args
 
     def read_and_stop(parser, words):
@@ -81,14 +70,18 @@ def test_arguments_are_the_parsers_own(plans, monkeypatch):
 
     monkeypatch.setattr(ArgumentParser, "parse_args", read_and_stop)
     for name, job in plans.items():
-        if program(job) in PROGRAMS:
-            try:
-                PROGRAMS[program(job)].main(job.args, Report())
-            except _ReadError:
-                checked += 1
-            except SystemExit:
-                pytest.fail(f"{name}: {program(job)} {' '.join(job.args)}")
-    assert checked > len(PROGRAMS)
+        if program(job) in TRAINERS | ELSEWHERE:
+            continue
+        module = import_module(f"{PACKAGE}.{program(job)}")
+        if hasattr(module, "__path__"):
+            module = import_module(f"{module.__name__}.__main__")
+        try:
+            module.main(job.args, Report())
+        except _ReadError:
+            checked.add(program(job))
+        except SystemExit:
+            pytest.fail(f"{name}: {program(job)} {' '.join(job.args)}")
+    assert len(checked) > len(TRAINERS)
 
 
 def test_configurations_are_the_trainers_own(plans, tmp_path):
