@@ -9,24 +9,6 @@ from megatron_eks.diagnosis.diagnose import diagnose
 from megatron_eks.diagnosis.signatures import signatures
 from megatron_eks.diagnosis.tally import tally
 
-WAITED = "Warning  FailedScheduling  5m  default-scheduler  0/2 nodes are available: 2 node(s) had"
-SCHEDULED = "Normal   Scheduled  4m  default-scheduler  Successfully assigned ml/x-worker-0 to ip-1"
-BACK_OFF = "Warning  BackOff  1s  kubelet  Back-off restarting failed container pytorch in pod x"
-
-
-def test_pod_that_was_scheduled_did_not_end_for_want_of_a_node() -> None:
-    """And why its container ends stands in the container's own log."""
-    found = diagnose([WAITED, SCHEDULED, BACK_OFF])
-    assert found.code is None
-    assert "previous" in found.remedy
-
-
-def test_another_pods_way_says_nothing() -> None:
-    """One pod has its node, and the other waits."""
-    of_one = "1m Normal Scheduled pod/x-worker-0 Successfully assigned ml/x-worker-0 to ip-1"
-    of_other = "2m Warning FailedScheduling pod/x-worker-1 0/2 nodes are available: 2 tainted"
-    assert diagnose([of_other, of_one]).code is LogCode.NOT_SCHEDULED
-
 
 def test_what_was_tried_again_is_not_the_cause() -> None:
     """A request refused, a way around, and then an error of the program."""
@@ -299,3 +281,12 @@ def test_sockets_are_the_likely_cause_where_ranks_only_waited() -> None:
     found = diagnose([sockets, waited])
     assert (found.code, found.certain) == (LogCode.TCP_INSTEAD_OF_EFA, False)
     assert diagnose([sockets, " iteration 7/ 90 | lm loss: 2 |", waited]).code is None
+
+
+def test_an_exception_may_have_any_name() -> None:
+    """What ends a traceback is one."""
+    raised = "plugins.s3_reader.ShardMissing: shard 00417 absent from manifest v12"
+    frame = '  File "/app/reader.py", line 9, in read'
+    found = diagnose(["Traceback (most recent call last):", frame, "    raise x", raised])
+    assert (found.code, raised in found.cause) == (LogCode.EXCEPTION, True)
+    assert diagnose([raised]).code is None

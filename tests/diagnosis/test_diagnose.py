@@ -256,15 +256,6 @@ def test_help_and_settings_are_no_trouble(line: str) -> None:
     assert diagnose([line]).code is None
 
 
-def test_an_exception_may_have_any_name() -> None:
-    """What ends a traceback is one."""
-    raised = "plugins.s3_reader.ShardMissing: shard 00417 absent from manifest v12"
-    frame = '  File "/app/reader.py", line 9, in read'
-    found = diagnose(["Traceback (most recent call last):", frame, "    raise x", raised])
-    assert (found.code, raised in found.cause) == (LogCode.EXCEPTION, True)
-    assert diagnose([raised]).code is None
-
-
 def test_a_request_that_was_tried_again_is_over_when_its_program_went_on() -> None:
     """Without steps too; not where something worse came after it."""
     again = "WARNING Retrying after connection broken by 'NewConnectionError(\"refused\")'"

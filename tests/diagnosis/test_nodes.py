@@ -2,6 +2,7 @@
 
 import pytest
 
+from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.diagnose import diagnose
 
 MOUNTED_LATE = """
@@ -58,3 +59,22 @@ TORN_DOWN = (
 def test_what_comes_right_is_blamed_for_nothing(log: str) -> None:
     """Warnings of every start, and of every end."""
     assert diagnose(log.splitlines()).code is None
+
+
+WAITED = "Warning  FailedScheduling  5m  default-scheduler  0/2 nodes are available: 2 node(s) had"
+SCHEDULED = "Normal   Scheduled  4m  default-scheduler  Successfully assigned ml/x-worker-0 to ip-1"
+BACK_OFF = "Warning  BackOff  1s  kubelet  Back-off restarting failed container pytorch in pod x"
+
+
+def test_pod_that_was_scheduled_did_not_end_for_want_of_a_node() -> None:
+    """And why its container ends stands in the container's own log."""
+    found = diagnose([WAITED, SCHEDULED, BACK_OFF])
+    assert found.code is None
+    assert "previous" in found.remedy
+
+
+def test_another_pods_way_says_nothing() -> None:
+    """One pod has its node, and the other waits."""
+    of_one = "1m Normal Scheduled pod/x-worker-0 Successfully assigned ml/x-worker-0 to ip-1"
+    of_other = "2m Warning FailedScheduling pod/x-worker-1 0/2 nodes are available: 2 tainted"
+    assert diagnose([of_other, of_one]).code is LogCode.NOT_SCHEDULED
