@@ -43,7 +43,8 @@ def test_every_fault_has_tests_that_there_are():
 def test_no_test_of_this_folder_or_of_the_server_in_front_is_left_out():
     """What is tested here is in the table."""
     named = {test for tests in FAULTS.values() for test in tests}
-    files = [ROOT / "tests/faults/test_machine.py", *ROOT.glob("tests/annex/meks/faults/test_*.py")]
+    files = [ROOT / f"tests/faults/test_{name}.py" for name in ("logs", "machine")]
+    files += ROOT.glob("tests/annex/meks/faults/test_*.py")
     for file in files:
         found = re.findall(r"^def (test_\w+)\(", file.read_text(), re.MULTILINE)
         assert {f"{file.relative_to(ROOT)}::{name}" for name in found} <= named
