@@ -26,60 +26,16 @@ from megatron_eks.plan.jobs.job import JOB_LABEL
 from megatron_eks.project import load_project
 from tests import command, schemas
 from tests.annex import jobs
+from tests.annex.meks.submitting import NAMESPACE, job_name, loaded, send, small
+
+__all__ = ["job_name", "loaded", "send", "small"]
 
 pytestmark = pytest.mark.control_plane
-
-_NAMESPACE = "megatron-workshop"
-
-
-@pytest.fixture(scope="module")
-def small(project, tmp_path_factory):
-    """Copy the shared project with two of its jobs, which render faster than eleven."""
-    folder = tmp_path_factory.mktemp("small")
-    (folder / "jobs").mkdir()
-    shutil.copy(project / "cluster.yaml", folder)
-    for name in ("megatron-gpt-7b", "fsdp-llama-2-7b", "fetch-tokenizer"):
-        shutil.copy(project / "jobs" / f"{name}.yaml", folder / "jobs")
-    return folder / "cluster.yaml"
-
-
-@pytest.fixture(scope="module")
-def loaded(small):
-    """Load it."""
-    return load_project(small, datetime.now(tz=UTC).date())
-
-
-@pytest.fixture
-def job_name(request):
-    """Return the name that `send` gives a job."""
-    return request.node.name.removeprefix("test_").replace("_", "-")[:30].strip("-")
-
-
-@pytest.fixture
-def send(client, loaded, small, console, job_name):
-    """Return a function that submits a job under the test's name, cancelled after the test."""
-    made = set()
-
-    def call(job="megatron-gpt-7b", *changes, name=job_name, **options):
-        values = [f"name={name}", f"checkpoint.directory=/shared/checkpoints/{name}", *changes]
-        if job == "fetch-tokenizer":
-            values = [f"name={name}", *changes]
-        wish = Wish(small, job, rendering.parse(values), datetime.now(tz=UTC).date())
-        access = Access(client, is_local=True)
-        made.add(name)
-        wanted = submit.Options(previews=True, wait_seconds=60)
-        return submit.run(wish, replace(wanted, **options), Opened(access, loaded, console))
-
-    yield call
-    for each in made:
-        found = client.find("kubeflow.org/v1", "PyTorchJob", each, _NAMESPACE)
-        if found is not None:
-            jobs.delete(client, {**found, "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"})
 
 
 def running(client, name, count=2):
     """Wait until a job's pods run."""
-    job = client.get("kubeflow.org/v1", "PyTorchJob", name, _NAMESPACE)
+    job = client.get("kubeflow.org/v1", "PyTorchJob", name, NAMESPACE)
     return jobs.wait_for_pods(client, job, count, "Running")
 
 
@@ -106,16 +62,16 @@ def test_a_job_of_another_cluster_is_refused(client, small, console, tmp_path):
     on = Opened(Access(client, is_local=True), project, console)
     with pytest.raises(Failure, match=r"MEKS-0724 Namespace .* belongs to cluster 'techpulse'"):
         submit.run(wish, submit.Options(previews=True), on)
-    assert client.find("batch/v1", "Job", "of-other", _NAMESPACE) is None
+    assert client.find("batch/v1", "Job", "of-other", NAMESPACE) is None
 
 
 def test_submitting_twice_starts_one_job(client, send, console, job_name):
     """The second time it is found, by its name and a hash of all that was rendered."""
     assert send() == 0
-    first = client.get("kubeflow.org/v1", "PyTorchJob", job_name, _NAMESPACE)
+    first = client.get("kubeflow.org/v1", "PyTorchJob", job_name, NAMESPACE)
     running(client, job_name)
     assert send() == 0
-    again = client.get("kubeflow.org/v1", "PyTorchJob", job_name, _NAMESPACE)
+    again = client.get("kubeflow.org/v1", "PyTorchJob", job_name, NAMESPACE)
     assert again["metadata"]["uid"] == first["metadata"]["uid"]
     assert f"{job_name}: Running, 2 of 2 ranks run" in said(console)
 
@@ -130,7 +86,7 @@ def test_another_specification_is_refused_with_the_commands_to_run(client, send,
     assert "specification: training.train_iters: 10000 -> 9000 - " in message
     assert f"meks cancel {job_name} && meks submit x" in message
     assert raised.value.code == 1
-    live = client.get("kubeflow.org/v1", "PyTorchJob", job_name, _NAMESPACE)
+    live = client.get("kubeflow.org/v1", "PyTorchJob", job_name, NAMESPACE)
     assert "10000" in str(live["spec"])
     # Values of a job's own variables stay out of a message that ends in logs.
     with pytest.raises(Failure) as raised:
@@ -157,7 +113,7 @@ def test_a_run_is_compared_with_the_one_before_it(  # noqa: PLR0917 -- its fixtu
         again("training.learning_rate=1e-3", "training.train_iters=20000")
     assert "MEKS-0737" in str(raised.value)
     assert "training.learning_rate" in str(raised.value)
-    assert client.find("kubeflow.org/v1", "PyTorchJob", job_name, _NAMESPACE) is None
+    assert client.find("kubeflow.org/v1", "PyTorchJob", job_name, NAMESPACE) is None
     monkeypatch.setattr(submission, "checkpoint_in", lambda *_: False)
     assert send("megatron-gpt-7b", "training.learning_rate=1e-3") == 0
 
@@ -201,7 +157,7 @@ def test_what_a_job_lacks_is_said_before_anything_is_created(client, send, job_n
     """Its pods would wait for the Secret for ever."""
     with pytest.raises(Failure, match="MEKS-0730 there is no Secret hugging-face - meks secret"):
         send("fetch-tokenizer")
-    assert client.find("batch/v1", "Job", job_name, _NAMESPACE) is None
+    assert client.find("batch/v1", "Job", job_name, NAMESPACE) is None
 
 
 def test_a_job_that_the_deployed_role_does_not_reach_is_refused(  # noqa: PLR0917 -- its fixtures
@@ -224,7 +180,7 @@ def test_a_job_that_the_deployed_role_does_not_reach_is_refused(  # noqa: PLR091
     with pytest.raises(Failure, match="run: meks deploy Storage") as caught:
         submit.run(wish, submit.Options(previews=True), on)
     assert (caught.value.finding, asked) == ("MEKS-0839", [(role, (uri,))])
-    assert client.find("kubeflow.org/v1", "PyTorchJob", job_name, _NAMESPACE) is None
+    assert client.find("kubeflow.org/v1", "PyTorchJob", job_name, NAMESPACE) is None
 
 
 def test_a_job_that_finds_no_room_says_what_it_waits_for(client, loaded, send, console, job_name):
@@ -285,16 +241,16 @@ def test_cancel_returns_when_the_pods_are_gone(client, loaded, send, console, jo
     """With them goes what was made for them; a second run says that there is none."""
     send("fsdp-llama-2-7b")
     running(client, job_name)
-    policy = client.get("networking.k8s.io/v1", "NetworkPolicy", f"ranks-of-{job_name}", _NAMESPACE)
+    policy = client.get("networking.k8s.io/v1", "NetworkPolicy", f"ranks-of-{job_name}", NAMESPACE)
     selected = policy["spec"]["podSelector"]["matchLabels"]
     (label,) = (f"{key}={value}" for key, value in selected.items())
-    assert len(client.list("v1", "Pod", _NAMESPACE, labels=label)) == 2
+    assert len(client.list("v1", "Pod", NAMESPACE, labels=label)) == 2
     assert cancel.run(client, loaded.cluster, job_name, 60, console) == 0
     labels = f"training.kubeflow.org/job-name={job_name}"
-    assert client.list("v1", "Pod", _NAMESPACE, labels=labels) == []
+    assert client.list("v1", "Pod", NAMESPACE, labels=labels) == []
     beside = f"{JOB_LABEL}={job_name}"
-    assert client.list("v1", "ConfigMap", _NAMESPACE, labels=beside) == []
-    policies = client.list("networking.k8s.io/v1", "NetworkPolicy", _NAMESPACE)
+    assert client.list("v1", "ConfigMap", NAMESPACE, labels=beside) == []
+    policies = client.list("networking.k8s.io/v1", "NetworkPolicy", NAMESPACE)
     assert f"ranks-of-{job_name}" not in {each["metadata"]["name"] for each in policies}
     with pytest.raises(Failure, match="MEKS-0729 no job") as raised:
         cancel.run(client, loaded.cluster, job_name, 60, console)
@@ -308,7 +264,7 @@ def test_waiting_ends_with_the_job(client, send, console, job_name):
         annotations = {"localcloud/complete-after": "1s"}
         client.request(
             "PATCH",
-            f"/api/v1/namespaces/{_NAMESPACE}/pods/{pod['metadata']['name']}",
+            f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}",
             {"metadata": {"annotations": annotations}},
             None,
             "application/merge-patch+json",

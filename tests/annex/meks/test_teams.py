@@ -6,16 +6,14 @@ import io
 import itertools
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 import pytest
 
 from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes import manifests
-from megatron_eks.kubernetes.client import ApiError, Object, wait_for
+from megatron_eks.kubernetes.client import ApiError, wait_for
 from megatron_eks.localcloud.kubernetes.operator import Operator, operator_file
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
@@ -25,14 +23,13 @@ from megatron_eks.project import load_project
 from megatron_eks.synthesis import FOLDERS, synthesise_manifests
 from tests import command, examples, schemas
 from tests.annex.acting import acting_as
+from tests.annex.meks.rights import ATTEMPTS, VERBS, allowed, is_refused, pod_of
 
 pytestmark = pytest.mark.control_plane
 
 _OTHERS = ("vision", "megatron-workshop", "megatron-system", "kube-system")
-_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 _READ = frozenset(("get", "list", "watch"))
 _OF_RIGHTS = ("Namespace", "CustomResourceDefinition", "Role", "RoleBinding", "ClusterRole")
-_QUEUES = "/apis/kueue.x-k8s.io/v1beta2"
 
 
 @pytest.fixture(scope="module")
@@ -127,68 +124,32 @@ def test_one_operator_runs_the_jobs_of_both_as_users_of_their_own(admin, project
             assert {e.get("securityContext", {}).get("runAsUser") for e in every} <= {None, user}
 
 
-def _resources(client):
-    """Yield every kind that the server has, with parts of it such as logs."""
-    groups = client.request("GET", "/apis")["groups"]
-    served = [each["preferredVersion"]["groupVersion"] for each in groups]
-    versions = [("", "/api/v1"), *((e.rpartition("/")[0], f"/apis/{e}") for e in served)]
-    for group, path in versions:
-        for each in client.request("GET", path)["resources"]:
-            yield group, each["name"], each["namespaced"]
-
-
-def _allowed(client, team, namespace, *, namespaced):
-    """Return what a group may do in a namespace, or in all where that is empty: verb by verb."""
-
-    def ask(right):
-        (group, name, _), verb = right
-        resource, _, part = name.partition("/")
-        attributes = {"group": group, "resource": resource, "subresource": part, "verb": verb}
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {
-                "user": "somebody",
-                "groups": [team, "system:authenticated"],
-                "resourceAttributes": {**attributes, "namespace": namespace},
-            },
-        }
-        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-        return client.request("POST", path, review)["status"]["allowed"]
-
-    kinds = [each for each in _resources(client) if each[2] or not namespaced]
-    rights = list(itertools.product(kinds, _VERBS))
-    with ThreadPoolExecutor(8) as pool:
-        found = zip(rights, pool.map(ask, rights), strict=True)
-        return {(verb, name) for ((_, name, _), verb), allowed in found if allowed}
-
-
 @pytest.mark.parametrize("namespace", ["vision", "megatron-workshop", "megatron-system"])
 def test_a_team_can_do_nothing_elsewhere(admin, namespace):
     """Of every kind and with every verb; what everybody may ask of themselves is no more."""
-    nobodys = _allowed(admin, "system:authenticated", namespace, namespaced=True)
-    assert _allowed(admin, "megatron-eks:nlp", namespace, namespaced=True) == nobodys
+    nobodys = allowed(admin, "system:authenticated", namespace, namespaced=True)
+    assert allowed(admin, "megatron-eks:nlp", namespace, namespaced=True) == nobodys
 
 
 def test_of_the_whole_cluster_a_team_sees_nodes_priorities_and_shares(admin):
     """Nothing that another team has: a list of all namespaces is none of theirs."""
-    nobodys = _allowed(admin, "system:authenticated", "", namespaced=False)
-    found = _allowed(admin, "megatron-eks:nlp", "", namespaced=False) - nobodys
+    nobodys = allowed(admin, "system:authenticated", "", namespaced=False)
+    found = allowed(admin, "megatron-eks:nlp", "", namespaced=False) - nobodys
     seen = ("nodes", "priorityclasses", "clusterqueues", "cohorts")
     assert found == set(itertools.product(_READ, seen))
 
 
 def test_at_home_it_does_all_with_jobs_and_nothing_about_its_limits(admin):
     """Rights, quotas and the namespace are the administrators'."""
-    found = _allowed(admin, "megatron-eks:nlp", "nlp", namespaced=False)
+    found = allowed(admin, "megatron-eks:nlp", "nlp", namespaced=False)
     jobs_kinds = ["pytorchjobs", "jobsets", "trainjobs", "trainingruntimes", "jobs"]
     jobs_kinds += ["pods", "secrets", "configmaps", "services"]
-    assert found >= set(itertools.product(_VERBS, jobs_kinds))
+    assert found >= set(itertools.product(VERBS, jobs_kinds))
     assert found >= {("get", "pods/log"), ("create", "pods/exec"), ("list", "events")}
     kept = ["resourcequotas", "limitranges", "roles", "rolebindings", "namespaces", "nodes"]
     kept += ["localqueues", "workloads", "workloads/status", "clusterqueues", "cohorts"]
     assert found >= set(itertools.product(_READ, ("localqueues", "workloads")))
-    assert not found & set(itertools.product({*_VERBS} - _READ, kept))
+    assert not found & set(itertools.product({*VERBS} - _READ, kept))
     hidden = {"persistentvolumes", "clusterroles", "nodes/proxy", "workloadpriorityclasses"}
     assert not {name for _, name in found} & hidden
 
@@ -208,7 +169,7 @@ def test_attempts_on_another_teams_job_are_refused(person, files):
         lambda: person.create(again),
         lambda: person.apply(theirs),
         lambda: person.delete(theirs["apiVersion"], "PyTorchJob", name, "vision"),
-        *(partial(person.request, *each) for each in _ATTEMPTS),
+        *(partial(person.request, *each) for each in ATTEMPTS),
     )
     for attempt in attempts:
         with pytest.raises(ApiError) as caught:
@@ -216,68 +177,32 @@ def test_attempts_on_another_teams_job_are_refused(person, files):
         assert caught.value.status == 403
 
 
-_PARTS = ("exec", "attach", "portforward", "eviction", "binding")
-_MERGE: tuple[Object, str] = ({}, "application/merge-patch+json")
-_ATTEMPTS: tuple[tuple[Any, ...], ...] = (
-    *(("POST", f"/api/v1/namespaces/vision/pods/any/{each}", {}) for each in _PARTS),
-    ("POST", "/api/v1/namespaces/vision/serviceaccounts/default/token", {}),
-    ("PATCH", "/api/v1/nodes/none", {"spec": {"unschedulable": True}}, *_MERGE),
-    ("DELETE", f"{_QUEUES}/namespaces/vision/workloads/none"),
-    ("POST", f"{_QUEUES}/namespaces/nlp/localqueues", {}),
-    ("PATCH", f"{_QUEUES}/namespaces/nlp/workloads/none", {"spec": {"priority": 9}}, *_MERGE),
-    ("PATCH", f"{_QUEUES}/clusterqueues/vision", {"spec": {"stopPolicy": "Hold"}}, *_MERGE),
-)
-
-
-def _pod(user, **spec):
-    inner = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    of_pod = {"runAsUser": user, "runAsGroup": user, "runAsNonRoot": True}
-    container = {"name": "main", "image": "a", "securityContext": inner}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "tries", "namespace": "nlp"},
-        "spec": {
-            "containers": [container],
-            "securityContext": {**of_pod, "seccompProfile": {"type": "RuntimeDefault"}, **spec},
-        },
-    }
-
-
 def test_pods_of_a_team_run_as_its_user_and_no_other(admin, person, project):
     """With another's number a pod would read what is the other's on a volume that it sees."""
     own, other = (project.cluster.teams[index].uid for index in (0, 1))
-    wait_for("the policy", lambda: _is_refused(admin, _pod(other)))
-    person.create(_pod(own), dry_run=True)
-    person.create(_pod(own, fsGroup=own, supplementalGroups=[own]), dry_run=True)
-    inside = _pod(own)
+    wait_for("the policy", lambda: is_refused(admin, pod_of(other)))
+    person.create(pod_of(own), dry_run=True)
+    person.create(pod_of(own, fsGroup=own, supplementalGroups=[own]), dry_run=True)
+    inside = pod_of(own)
     inside["spec"]["containers"][0]["securityContext"]["runAsUser"] = other
-    before = _pod(own)
+    before = pod_of(own)
     before["spec"]["initContainers"] = copy.deepcopy(inside["spec"]["containers"])
     before["spec"]["initContainers"][0]["name"] = "before"
-    unsaid = _pod(own)
+    unsaid = pod_of(own)
     del unsaid["spec"]["securityContext"]["runAsGroup"]
     for wrong in (
-        _pod(other),
-        _pod(own, runAsGroup=other),
-        _pod(own, fsGroup=other),
-        _pod(own, supplementalGroups=[own, other]),
+        pod_of(other),
+        pod_of(own, runAsGroup=other),
+        pod_of(own, fsGroup=other),
+        pod_of(own, supplementalGroups=[own, other]),
         inside,
         before,
         unsaid,
     ):
-        assert _is_refused(person, wrong), wrong["spec"]
-    elsewhere = _pod(other)
+        assert is_refused(person, wrong), wrong["spec"]
+    elsewhere = pod_of(other)
     elsewhere["metadata"]["namespace"] = "megatron-workshop"
     admin.create(elsewhere, dry_run=True)
-
-
-def _is_refused(client, pod):
-    try:
-        client.create(pod, dry_run=True)
-    except ApiError as error:
-        return "run as user and group" in str(error)
-    return False
 
 
 def test_a_quota_ends_at_the_teams_share(admin, project):
