@@ -3,6 +3,7 @@
 import re
 from functools import partial
 
+from megatron_eks.config.errors import choices
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.statements import Need, needs
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
@@ -32,6 +33,19 @@ _CONSTANTS: dict[str, tuple[Row, ...]] = {
     "SNS::Subscription": (("Protocol", ("email", "https", "sms", "sqs"), "the topic refuses it"),),
     "Budgets::Budget": (("NotificationsWithSubscribers * Subscribers 0", (), "nobody hears it"),),
 }
+# What alarms can watch, by the dimension that says of what (FSx for Lustre User Guide, "Metrics and
+# dimensions"; VPC User Guide, "NAT gateway metrics and dimensions").
+_OF_FSX = """DataReadBytes DataWriteBytes DataReadOperations DataWriteOperations MetadataOperations
+ClientConnections FreeDataStorageCapacity LogicalDiskUsage PhysicalDiskUsage CPUUtilization
+NetworkThroughputUtilization NetworkSentBytes NetworkReceivedBytes StorageCapacityUtilization
+FileServerDiskThroughputUtilization FileServerDiskIopsUtilization
+DiskReadBytes DiskWriteBytes DiskReadOperations DiskWriteOperations DiskIopsUtilization
+AgeOfOldestQueuedMessage RepositoryRenameOperations"""
+_OF_NAT = """ErrorPortAllocation ActiveConnectionCount ConnectionAttemptCount IdleTimeoutCount
+ConnectionEstablishedCount PacketsDropCount PeakBytesPerSecond PeakPacketsPerSecond
+BytesInFromDestination BytesInFromSource BytesOutToDestination BytesOutToSource
+PacketsInFromDestination PacketsInFromSource PacketsOutToDestination PacketsOutToSource"""
+_METRICS = {"AWS/FSx": ("FileSystemId", _OF_FSX), "AWS/NATGateway": ("NatGatewayId", _OF_NAT)}
 _ENCRYPTED = (("Bool", "aws:SecureTransport", "false"),)
 _USE = ("kms:Decrypt", "kms:GenerateDataKey")
 _OURS = (("StringEquals", "aws:SourceAccount", "${AWS::AccountId}"),)
@@ -41,6 +55,7 @@ _EVENTS = {
     "aws.codebuild": ("CodeBuild Build State Change", {"build-status", "project-name"}),
 }
 _BUILD_ENDS = {"FAILED", "FAULT", "STOPPED", "TIMED_OUT"}
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|(?i:^\s*select.*)")  # or a query in SQL
 _ONCE = re.compile(r"cron\(\d+ \d+ \d+ \d+ \? \d{4}\)")
 
 
@@ -56,7 +71,7 @@ def heard(templates: Templates) -> Found:
         lost = not named and "AWS::SNS::Topic" not in [e.type for e in templates.targets(*ways)]
         found = f"{teller.name} sends to no topic"
         yield from _unheard(lost, ways[-1], found, "name the topic of the stack")
-        yield from _matched(teller) if "Events" in teller.type else ()
+        yield from _matched(teller) if "Events" in teller.type else _watched(teller)
     policies = [each["PolicyDocument"] for each in templates.of("SNS::TopicPolicy")]
     keys = [each["KmsMasterKeyId"] for each in templates.of("SNS::Topic")]
     for key in keys:
@@ -70,6 +85,25 @@ def heard(templates: Templates) -> Found:
             for own in templates.targets(*keys):
                 yield from needs(templates, [own["KeyPolicy"]], _need(why, _USE, who=who))
     yield from needs(templates, policies, *wanted) if keys else ()
+
+
+def _watched(alarm: Resource) -> Found:
+    """Report a metric that nothing sends, or an expression about another one."""
+    queries = [*alarm["Metrics"]]
+    for metric in [alarm.properties, *(each["MetricStat"]["Metric"] for each in queries)]:
+        name, given = metric["MetricName"], [each["Name"].text for each in metric["Dimensions"]]
+        dimension, names = _METRICS.get(metric["Namespace"].text, ("", ""))
+        lost = dimension and name.text not in names.split()
+        found = f"{name.text!r} is no metric of {metric['Namespace'].text}: it never fires"
+        yield from _unheard(lost, name, found, choices(name.text, names.split()), warns=True)
+        elsewhere = dimension and dimension not in given
+        found = "a metric of nothing: the alarm has no data"
+        yield from _unheard(elsewhere, metric["Dimensions"], found, f"name a {dimension}")
+    ids = {each["Id"].text for each in queries}
+    for formula in (each["Expression"] for each in queries):
+        other = {*re.findall(r"\b[a-z]\w*", _QUOTED.sub("", formula.text))} - ids
+        found, remedy = f"no metric has the Id {', '.join(sorted(other))}", "correct it, or the Id"
+        yield from _unheard(other, formula, found, remedy)
 
 
 def _matched(rule: Resource) -> Found:

@@ -6,6 +6,7 @@ from tests.guards.slips import ABSENT, in_stack, in_template
 
 WATCHED = "p5-capacity-block"
 POLICY = "PolicyDocument Statement"
+METRIC = "Metrics 1 MetricStat Metric"
 
 
 @pytest.mark.parametrize(
@@ -14,6 +15,9 @@ POLICY = "PolicyDocument Statement"
         ("CloudWatch::Alarm", "AlarmActions", ABSENT),
         ("CloudWatch::Alarm", "AlarmActions", [{"Ref": "Key"}]),
         ("CloudWatch::Alarm", "ActionsEnabled", False),
+        ("CloudWatch::Alarm", f"{METRIC} MetricName", "FreeStorageCapacity"),
+        ("CloudWatch::Alarm", f"{METRIC} Dimensions 0 Name", "FileSystem"),
+        ("CloudWatch::Alarm", "Metrics 1 Id", "least"),
         ("Events::Rule Build", "Targets 0 Arn", {"Ref": "Workspace"}),
         ("Events::Rule Build", "EventPattern source", ["aws.codebuilds"]),
         ("Events::Rule Build", "EventPattern detail-type", ["CodeBuild Build Phase Change"]),
@@ -46,3 +50,17 @@ def test_a_key_that_the_services_may_not_use():
         return resources
 
     assert "UNHEARD" in in_stack("Observability", change, WATCHED)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (f"{METRIC} MetricName", "DiskReadBytes"),
+        (f"{METRIC} Namespace", "OurOwn"),
+        ("Metrics 0 Expression", "SELECT MAX(errors) FROM OurOwn"),
+        ("Metrics 0 Expression", "FILL(fullest, 0) + SUM(SEARCH('{AWS/FSx} disk', 'Sum', 60))"),
+    ],
+)
+def test_other_metrics_that_work(path, value):
+    """Other metrics of a file system, one's own, and functions of them."""
+    assert in_template("CloudWatch::Alarm", path, value, WATCHED) == set()
