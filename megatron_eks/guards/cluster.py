@@ -37,6 +37,8 @@ _SETTINGS, _BEFORE_NODES = Rule.ADDON_SETTINGS, ("vpc-cni", "kube-proxy", "eks-p
 _REPLACED: Row = ("ResolveConflicts", ("OVERWRITE", "PRESERVE"), "EKS's own default is refused")
 _POLICIES: Row = ("enableNetworkPolicy", ("true",), "every pod reaches every other")
 _LINKS = "PodIdentityAssociations"
+# EKS User Guide, "Limit Pod traffic with Kubernetes network policies".
+_LEAST = {"vpc-cni": (1, 14)}
 _MISSED = "nodes stay NotReady or broken, or pods lack DNS, credentials or volumes"
 _UNBOUND = "bound to no service account: its pods get no credentials"
 _PODS, _BUILD = "pods.eks.amazonaws.com", "codebuild.amazonaws.com"
@@ -85,6 +87,12 @@ def control(templates: Templates) -> Found:
             found = f"{services.raw} overlaps the VPC's {block}: EKS refuses the cluster"
             row = (own and own.overlaps(block), services, found, "write a range outside the VPC")
             yield from report(Rule.CLUSTER_CONTROL, *row)
+        logs = f"/aws/eks/{cluster['Name'].text}/cluster"
+        for name in (each["LogGroupName"] for each in templates.of("Logs::LogGroup")):
+            apart = cluster["Name"].text and "/aws/eks/" in name.text and name.text != logs
+            found = "EKS writes to another group, with no key, and for ever"
+            remedy = f"set it to {logs!r}, in its key's policy too"
+            yield from report(Rule.CLUSTER_CONTROL, apart, name, found, remedy, warns=True)
         access, into = cluster["ResourcesVpcConfig"], (cluster.name, "Ingress")
         cidrs, public = access["PublicAccessCidrs"], access["EndpointPublicAccess"].raw is not False
         near = [each for each in rules(templates) if each.way[:2] == into]
@@ -100,10 +108,25 @@ def control(templates: Templates) -> Found:
 def addons(templates: Templates) -> Found:
     """All add-ons, in versions tried together and in order (terraform-aws-eks issue 3446)."""
     listed = {each["AddonName"].text: each for each in templates.of("EKS::Addon")}
+    groups = {each.name for each in templates.of("EKS::Nodegroup")}
+    minor = max([_version(each["Version"]) for each in templates.of("EKS::Cluster")], default=())
     yield from constants([*listed.values()], _SETTINGS, _REPLACED, warns=True)
     for name, addon in listed.items():
         known, links, values = _KNOWN.get(name), addon[_LINKS], addon["ConfigurationValues"].parsed
-        yield from values.must_hold(_SETTINGS, *[_POLICIES] * (name == "vpc-cni"))
+        written, version = addon["ConfigurationValues"], addon["AddonVersion"]
+        broken, found = written.text and not values, "no JSON: EKS refuses it"
+        yield from report(_SETTINGS, broken, written, found, "correct the brackets and quotes")
+        policies = [_POLICIES] * (name == "vpc-cni" and not broken)
+        yield from values.must_hold(_SETTINGS, *policies)
+        newer = name == "kube-proxy" and () < minor < _version(version)
+        wrong = version and (newer or _version(version) < _LEAST.get(name, ()))
+        found = "newer than the control plane" if newer else "it applies no network policy"
+        remedy = "take EKS's own version for this cluster"
+        yield from report(_SETTINGS, wrong, version, found, remedy)
+        waits, early = addon.body["DependsOn"], groups and name not in _BEFORE_NODES
+        found = f"{name} does not wait for nodes: EKS finds it degraded, and the stack fails"
+        early = early and not groups & {*waits.texts}
+        yield from report(Rule.START_ORDER, early, waits, found, "add the system's node group")
         account = known.service_account if known else None
         none = account and account not in [each["ServiceAccount"].text for each in links]
         found = f"no role for {account}: AWS refuses what {name} asks for"
@@ -117,6 +140,10 @@ def addons(templates: Templates) -> Found:
         for name in (each.name for each in ADDONS if each.name not in listed):
             found, remedy = f"no add-on {name}: {_MISSED}", f"add an AWS::EKS::Addon {name}"
             yield cluster.properties.finding(_SETTINGS, found, remedy)
+
+
+def _version(value: Value) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", value.text)[:2]))
 
 
 @template_guard
@@ -190,7 +217,8 @@ def role_trust(templates: Templates) -> Found:
             wanted.append(need("others may use it", when=own, warns=True))
         own_rights = _policies(role, templates) and service == _PODS and user != role
         for tag, name in _TAGS.items() if own_rights else ():
-            cluster, why = templates.target(user[name]), "it gets no permissions, or other pods do"
+            why = f"it gets no permissions, or other pods do, unless {user.name}'s {name} is wrong"
+            cluster = templates.target(user[name])
             test = ("StringEquals", tag, templates.text(cluster["Name"] if cluster else user[name]))
             wanted.append(need(why, when=(test,), warns=tag not in written))
         yield from needs(templates, [role[_TRUST]], *wanted)
@@ -223,7 +251,12 @@ def rights(templates: Templates) -> Found:
                 wide, remedy = each["Effect"].text == "Allow", "name what pods need, and where"
                 yield from report(Rule.POLICY, wide, action, found, remedy)
         policies = own or [role["Policies"]]
-        wanted = [*_of_jobs(templates, policies)] if service == _PODS else []
+        others = list(_elsewhere(templates, role, policies)) if service == _PODS else []
+        for each in others:
+            found = f"team {team_of(role)} reaches what belongs to others"
+            remedy = f"end it in /teams/{team_of(role)}/*"
+            yield each.finding(Rule.TEAM_RIGHTS, found, remedy)
+        wanted = [] if others or service != _PODS else [*_of_jobs(templates, policies)]
         why = f"{user.name} fails with AccessDenied"
         wanted += [_need(why, (each,)) for each in _WORK.get(service, ())]
         for bucket in data_buckets(templates) if user == role else ():
@@ -233,6 +266,14 @@ def rights(templates: Templates) -> Found:
             on += product(("kms:Decrypt", "kms:GenerateDataKey"), key)
             wanted += [_need(why, (e,), (arn,)) for e, arn in on if bucket.file == role.file]
         yield from needs(templates, policies, *wanted)
+
+
+def _elsewhere(templates: Templates, role: Resource, policies: list[Value]) -> Iterator[Value]:
+    """Yield the resources of a team's role that are objects of others."""
+    for each in [e for one in statements(*policies) for e in one["Resource"].listed]:
+        _, slash, path = "".join(texts(templates, each)).partition("/")
+        if slash and team_of(role) and not path.startswith(f"teams/{team_of(role)}/"):
+            yield each
 
 
 def _of_jobs(templates: Templates, policies: list[Value]) -> Iterator[Need]:

@@ -26,6 +26,7 @@ _ENDPOINT = (
     ("SubnetIds", (), "it has no address, so nobody reaches it"),
     ("PrivateDnsEnabled", (YES,), "no name leads to it: nodes wait for the public address"),
 )
+_ADDRESSES_OF_NODES = 64  # a node and its pods take dozens
 # What nodes call before they are ready (EKS, "Deploy private clusters").
 _WITHOUT_NAT = {"ec2", "ecr.api", "ecr.dkr", "eks-auth"}
 
@@ -70,6 +71,16 @@ def way_out(templates: Templates) -> Found:
     nat, private = templates.of("EC2::NatGateway"), _private(templates)
     yield from constants(templates.of("EC2::VPC"), _PART, *_VPC)
     yield from constants(templates.of("EC2::Subnet"), Rule.PUBLIC_ADDRESS, *_SUBNET)
+    zones = [templates.text(each["AvailabilityZone"]) for each in private]
+    for subnet in private:
+        zone, block = subnet["AvailabilityZone"], range_of(subnet["CidrBlock"])
+        twice, found = zones.count(templates.text(zone)) > 1, "another private subnet is there too"
+        row = (twice, zone, found, "name a zone of its own")
+        yield from report(Rule.SUBNETS, *row, warns=True)
+        small = block and block.num_addresses < _ADDRESSES_OF_NODES
+        found = f"{subnet['CidrBlock'].text} has no addresses for nodes and their pods"
+        remedy = "write a wider range, /24 or so"
+        yield from report(Rule.SUBNETS, small, subnet["CidrBlock"], found, remedy, warns=True)
     for subnet in templates.of("EC2::Subnet"):
         place, table = _table(templates, subnet)
         ways = _ways_out(templates, table)
@@ -110,7 +121,14 @@ def endpoints(templates: Templates) -> Found:
         row = (is_wide(cidr), cidr, f"{cidr.text} lets the whole internet in", "name who needs it")
         yield from report(Rule.OPEN_TO_ALL, *row)
     near = [range_of(each["CidrBlock"]) for each in _private(templates)]
-    for each in templates.of("EC2::VPCEndpoint"):
+    regions = [
+        templates.text(e["ServiceName"]).split(".")[2:3] for e in templates.of("EC2::VPCEndpoint")
+    ]
+    usual = max(regions, key=regions.count, default=[])
+    for each, region in zip(templates.of("EC2::VPCEndpoint"), regions, strict=True):
+        found = "a service of another region than the other endpoints': AWS refuses it"
+        row = (region != usual, each["ServiceName"], found, f"name that of {''.join(usual)}")
+        yield from report(code, *row)
         if _service(templates, each) == "s3" and each["VpcEndpointType"].text != "Interface":
             continue
         yield from constants([each], code, *_ENDPOINT)

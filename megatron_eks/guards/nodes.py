@@ -43,11 +43,12 @@ _REPAIR: list[Row] = [
     ("NodeRepairConfig Enabled", (YES,), "broken nodes stay, and jobs hang on them"),
     ("UpdateConfig MaxUnavailable", (1,), "EKS replaces that many nodes at once"),
 ]
+_PAID = "these nodes are paid day and night, and CloudFormation resizes a pool in use"
 _RESIZED = "CloudFormation sends it with a later change, and resizes a pool in use"
 # EKS's default quota of nodes in a group is 450: `meks scale` moves the wanted size below it.
 _LIMITS = ("MinSize", 0), ("DesiredSize", 0), ("MaxSize", 450)
 _TWO = 2  # CoreDNS and the operator stay when one node is replaced
-_SIZES = [(key, (right,), _RESIZED) for key, right in _LIMITS]
+_SIZES = [(key, (right,), _RESIZED if right else _PAID) for key, right in _LIMITS]
 _SETTLE = "pods without GPUs land on the pool's nodes, or its own pods stay Pending"
 _TAINT: tuple[Row, ...] = (
     ("Key", ("nvidia.com/gpu",), _SETTLE),
@@ -64,6 +65,8 @@ _IDLE = "the NVMe disks stay idle, and images fill the root volume"
 _DISKS: Row = ("spec instance localStorage strategy", ("RAID0", "RAID10", "Mount"), _IDLE)
 _LONELY = "add-ons need two nodes, and nothing here resizes the group"
 _ZONES = "not exactly one subnet: EFA does not cross zones, and the nodes would"
+_SURGE = "an update starts a node first, and what is reserved has none to spare"
+_RESERVED = re.compile(r"cr-[0-9a-f]{8,17}")  # a Capacity Block's too
 _NAMELESS = "it needs either a reservation or a group of them: no node starts"
 _CLUSTER: Row = ("Strategy", ("cluster", None), "the EFA nodes of a job are placed far apart")
 _FAR = "neither a reservation nor a placement group: nodes are placed far apart"
@@ -210,6 +213,10 @@ def capacity(templates: Templates) -> Found:
             yield from value.must_be(code, *right, why=why) if matters else ()
         nameless = ((given and not mode) or block) and bool(name) == bool(arn)
         yield from report(code, nameless, target, _NAMELESS, f"set {name.name} alone")
+        update = [("UpdateConfig UpdateStrategy", ("MINIMAL",), _SURGE)] * bool(target or block)
+        yield from each.group.properties.must_hold(code, *update, warns=True)
+        other = name.text and not _RESERVED.fullmatch(name.text)
+        yield from report(code, other, name, f"{name.raw!r} is no reservation", "write its cr-...")
         group, bought = placed["GroupName"] or placed["GroupId"], target or block
         efa = each.instance and each.instance.efa_interfaces and kind.text != "SPOT"
         far, remedy = efa and not (group or bought), "remove one, unless it was made in the group"
@@ -244,9 +251,14 @@ def interfaces(templates: Templates) -> Found:
         here = {slot: [e["InterfaceType"] for e in nics if _slot(e) == slot] for slot in slots}
         kinds = {slot: ", ".join(e.text or "interface" for e in here[slot]) for slot in slots}
         for slot in [each for each in here if kinds[each] != wanted.get(each)][:2]:
-            found = f"{kinds[slot] or 'nothing'} at {slot}: NCCL loses bandwidth, or no node starts"
+            # EFA and IP in one interface serve as well, and take addresses.
+            works = slot != _FIRST and kinds[slot] == "efa" and wanted.get(slot) == "efa-only"
+            lost = "it takes addresses" if works else "NCCL loses bandwidth, or no node starts"
             remedy = f"put {wanted.get(slot, 'nothing')} there; the type has {len(wanted)} in all"
-            yield [nics, *here[slot]][-1].finding(code, found, remedy, warns=spare)
+            if here[slot][1:]:
+                remedy = f"remove all but one: {remedy}"
+            found = f"{kinds[slot] or 'nothing'} at {slot}: {lost}"
+            yield [nics, *here[slot]][-1].finding(code, found, remedy, warns=spare or works)
 
 
 @template_guard

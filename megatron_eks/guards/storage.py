@@ -213,7 +213,7 @@ def key_policies(templates: Templates) -> Found:
             arn = f"arn:${{AWS::Partition}}:logs:{region}:${{AWS::AccountId}}:log-group:"
             test = ("ArnLike", _CONTEXT, f"{arn}{templates.text(group['LogGroupName'])}")
             actions = tuple(f"kms:{each}" for each in _LOG_USE)
-            why = f"log group {group.name} is not created"
+            why = f"log group {group.name} is not created, unless its name is wrong"
             yield from needs(templates, policy, Need(code, why, actions, ("*",), who, (test,)))
 
 

@@ -20,6 +20,8 @@ _WRONG = {"CAPACITY_RESERVATION"}
         (_RESERVED, _TEMPLATE, _TARGET, {"CapacityReservationResourceGroupArn": _ARN}, set()),
         (_RESERVED, _TEMPLATE, f"{_TARGET} CapacityReservationResourceGroupArn", _ARN, _WRONG),
         (_RESERVED, _TEMPLATE, _ID, ABSENT, _WRONG),
+        (_RESERVED, _TEMPLATE, _ID, "cb-0123456789abcdef0", _WRONG),
+        (_BLOCK, _GPU, "UpdateConfig UpdateStrategy", "DEFAULT", _WRONG),
         (_RESERVED, _TEMPLATE, _TARGET.rsplit(maxsplit=1)[0], ABSENT, {"PLACEMENT"}),
         (_RESERVED, _TEMPLATE, _PLACEMENT, {"GroupName": "rack"}, {"PLACEMENT"}),
         (_RESERVED, _GPU, "CapacityType", "SPOT", _WRONG),

@@ -37,6 +37,11 @@ OTHER_BUCKET = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": ["arn
         (DNS, "Type", GONE, "ADDON_SETTINGS"),
         (DNS, "AddonName", "core-dns", "ADDON_SETTINGS"),
         (GROUP, "DependsOn", ABSENT, "START_ORDER"),
+        (DNS, "DependsOn", ABSENT, "START_ORDER"),
+        ("EKS::Addon kubeproxy", "AddonVersion", "v1.37.0-eksbuild.1", "ADDON_SETTINGS"),
+        (ADDON, "AddonVersion", "v1.12.0-eksbuild.1", "ADDON_SETTINGS"),
+        (ADDON, "ConfigurationValues", VALUES[1:], "ADDON_SETTINGS"),
+        ("Logs::LogGroup ControlPlane", "LogGroupName", "/aws/eks/own/cluster", "CLUSTER_CONTROL"),
         (DNS, "ResolveConflicts", "NONE", "ADDON_SETTINGS"),
         (ADDON, LINKS, ABSENT, "ADDON_SETTINGS"),
         (ADDON, f"{LINKS} 0 ServiceAccount", "vpc-cni", "ADDON_SETTINGS"),
@@ -106,6 +111,13 @@ def test_people_of_a_team_are_in_its_group_and_nowhere_else(path, value):
     """Another team's group, or a policy beside it, is found."""
     entry = f"{ENTRY} Teamsarnawsiam111122223333roleNlp"
     assert in_template(entry, path, value, "two-teams") == {"TEAM_RIGHTS"}
+
+
+def test_a_team_reads_what_is_its_own():
+    """The whole bucket is others' too, and the remedy opens no more of it."""
+    role, path = "IAM::Role JobRolenlp", f"{RIGHTS} 0 Resource 0"
+    wide = {"Fn::Join": ["", [{"Fn::GetAtt": ["Bucket", "Arn"]}, "/*"]]}
+    assert in_template(role, path, wide, "two-teams") == {"TEAM_RIGHTS"}
 
 
 def test_people_reach_a_private_endpoint():

@@ -26,6 +26,8 @@ PART, UNUSED = "NETWORK_PART", "ENDPOINT_UNUSED"
         ("EC2::VPCEndpoint S3", "Type", GONE, UNUSED),
         ("EC2::VPCEndpoint S3", "RouteTableIds", [PUBLIC], UNUSED),
         ("EC2::SecurityGroup Node", "SecurityGroupIngress", [HTTPS], "OPEN_TO_ALL"),
+        ("EC2::Subnet Private", "CidrBlock", "10.0.0.0/28", "SUBNETS"),
+        ("EC2::Subnet Private", "AvailabilityZone", "us-east-2b", "SUBNETS"),
     ],
 )
 def test_mistakes_in_the_network(resource, path, value, code):
@@ -37,6 +39,7 @@ def test_mistakes_in_the_network(resource, path, value, code):
     ("resource", "path", "value", "code"),
     [
         ("EC2::VPCEndpoint eksauth", "PrivateDnsEnabled", False, UNUSED),
+        ("EC2::VPCEndpoint ecrapi", "ServiceName", "com.amazonaws.us-west-2.ecr.api", UNUSED),
         ("EC2::VPCEndpoint ecrapi", "SecurityGroupIds", ABSENT, UNUSED),
         ("EC2::SecurityGroup Endpoint", "SecurityGroupIngress 0 ToPort", 80, UNUSED),
         ("EC2::SecurityGroup Endpoint", "SecurityGroupIngress 0 CidrIp", "10.1.0.0/16", UNUSED),
