@@ -33,7 +33,7 @@ class LustreFileSystems:
         self._place = place
         self._tags = [cdk.CfnTag(key="Name", value=f"{cluster}-lustre")]
         # One plan's ports are all plans': they differ in zone alone.
-        self._ports = _EVERYTHING if plans[0].efa else _TCP
+        self._ports = _EVERYTHING if plans[0].settings.efa else _TCP
         servers = self._security_group().attr_group_id
         self.file_systems = [self._file_system(plan, servers, key) for plan in plans]
         """In the order of the plans."""
@@ -61,7 +61,7 @@ class LustreFileSystems:
                 if plan.persistent
                 else None,
                 data_compression_type="LZ4",
-                efa_enabled=True if plan.efa else None,
+                efa_enabled=True if plan.settings.efa else None,
                 # Metadata IOPS can only be asked for when the file system is made.
                 metadata_configuration=fsx.CfnFileSystem.MetadataConfigurationProperty(
                     mode="AUTOMATIC"
@@ -81,7 +81,7 @@ class LustreFileSystems:
 
     def _repositories(self, plan: LustrePlan, file_system: fsx.CfnFileSystem) -> None:
         policy = fsx.CfnDataRepositoryAssociation
-        for repository in plan.repositories:
+        for repository in plan.settings.data_repositories:
             imports, exports = repository.import_events, repository.export_events
             policy(
                 self._scope,

@@ -104,9 +104,10 @@ def _storage(plan: ClusterPlan) -> Json:
     file_systems: list[Json] = [
         {
             **picked(lustre, "capacity_gib", "throughput_mb_s", "availability_zone=zone"),
-            "mount_path": lustre.mount_path,
+            "mount_path": lustre.settings.mount_path,
             "deployment": lustre.deployment.lower(),
-            **picked(lustre, "efa", "claim"),
+            "efa": lustre.settings.efa,
+            "claim": lustre.claim,
         }
         for lustre in storage.file_systems
     ]

@@ -58,11 +58,10 @@ class LustrePlan:
     """Of the claim's name; empty for the first file system."""
     capacity_gib: int
     throughput_mbps_per_tib: int
-    mount_path: str
     deployment: Literal["PERSISTENT_2", "SCRATCH_2"]
     version: str
-    efa: bool
-    repositories: tuple[DataRepository, ...]
+    settings: Lustre
+    """What FSx and the pods take as the cluster file says it."""
 
     @property
     def throughput_mb_s(self) -> float:
@@ -112,11 +111,9 @@ def plan_file_system(lustre: Lustre, zone: str, suffix: str) -> LustrePlan:
         suffix=suffix,
         capacity_gib=lustre.capacity_gib,
         throughput_mbps_per_tib=SCRATCH_MBPS_PER_TIB if scratch else lustre.throughput_mbps_per_tib,
-        mount_path=lustre.mount_path,
         deployment="SCRATCH_2" if scratch else "PERSISTENT_2",
         version=pins.LUSTRE_VERSION,
-        efa=lustre.efa,
-        repositories=lustre.data_repositories,
+        settings=lustre,
     )
 
 

@@ -83,7 +83,7 @@ class Program:
 
 def log_directory(job: Job, cluster: ClusterPlan) -> str:
     """Return where what a job prints is kept, and what its ranks write beside it."""
-    return f"{cluster.storage.lustre.mount_path}/logs/{job.name}"
+    return f"{cluster.storage.lustre.settings.mount_path}/logs/{job.name}"
 
 
 def guard_args(job: GpuJob, cluster: ClusterPlan) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ def _all_reduce(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan
 def _storage(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan:
     lustre = cluster.storage.lustre
     mark = int(lustre.write_mb_s)
-    args = ("--directory", f"{lustre.mount_path}/cache", "--pass-mb-s", str(mark))
+    args = ("--directory", f"{lustre.settings.mount_path}/cache", "--pass-mb-s", str(mark))
     program = Program("storage_bench", args, {})
     return task(_job("storage", pool), cluster, images, program, resources=_small(pool.instance))
 
