@@ -1,9 +1,9 @@
 """The GPUs of the instance catalogue, as frameworks see them.
 
 Sources: sizes as EC2 reports them (DescribeInstanceTypes, through Karpenter's reference of instance
-types, 2026-08); dense peaks from NVIDIA's data sheets, half of what these call "with sparsity".
-What a process can allocate is the smallest total that torch's out-of-memory messages show in public
-issues and repositories, read 2026-11.
+types, 2026-08); bandwidths from NVIDIA's data sheets, and dense peaks, half of what these call
+"with sparsity". What a process can allocate is the smallest total that torch's out-of-memory
+messages show in public issues and repositories, read 2026-11.
 """
 
 import re
@@ -27,6 +27,8 @@ class Gpu:
     """Dense peak, the denominator of MFU."""
     tflops_fp8: float | None
     """Dense peak; None also where there is no FP8."""
+    memory_gb_s: float
+    """Bandwidth of its memory, HBM or GDDR."""
 
     @property
     def cuda_major(self) -> int:
@@ -40,17 +42,17 @@ class Gpu:
 
 
 GPUS: dict[str, Gpu] = {
-    "A100_40": Gpu("A100-SXM4-40GB", 40960, 40346, (8, 0), 312.0, None),
-    "A100_80": Gpu("A100-SXM4-80GB", 81920, 81050, (8, 0), 312.0, None),
-    "H100": Gpu("H100 80GB HBM3", 81920, 80998, (9, 0), 989.5, 1979.0),
-    "H200": Gpu("H200", 144384, 143073, (9, 0), 989.5, 1979.0),
-    "B200": Gpu("B200", 183359, 182630, (10, 0), 2250.0, 4500.0),
-    "B300": Gpu("B300 SXM6 AC", 275040, 274114, (10, 3), 2250.0, 4500.0),
-    "A10G": Gpu("A10G", 22888, 22476, (8, 6), 70.0, None),
-    "L4": Gpu("L4", 22888, 22476, (8, 9), 121.0, 242.0),
-    "L40S": Gpu("L40S", 45776, 45404, (8, 9), 362.0, 733.0),
+    "A100_40": Gpu("A100-SXM4-40GB", 40960, 40346, (8, 0), 312.0, None, 1555.0),
+    "A100_80": Gpu("A100-SXM4-80GB", 81920, 81050, (8, 0), 312.0, None, 2039.0),
+    "H100": Gpu("H100 80GB HBM3", 81920, 80998, (9, 0), 989.5, 1979.0, 3350.0),
+    "H200": Gpu("H200", 144384, 143073, (9, 0), 989.5, 1979.0, 4800.0),
+    "B200": Gpu("B200", 183359, 182630, (10, 0), 2250.0, 4500.0, 8000.0),
+    "B300": Gpu("B300 SXM6 AC", 275040, 274114, (10, 3), 2250.0, 4500.0, 8000.0),
+    "A10G": Gpu("A10G", 22888, 22476, (8, 6), 70.0, None, 600.0),
+    "L4": Gpu("L4", 22888, 22476, (8, 9), 121.0, 242.0, 300.0),
+    "L40S": Gpu("L40S", 45776, 45404, (8, 9), 362.0, 733.0, 864.0),
     # The server edition, whose dense peaks NVIDIA does not publish.
-    "RTX_6000": Gpu("RTX PRO 6000", 98304, 97239, (12, 0), None, None),
+    "RTX_6000": Gpu("RTX PRO 6000", 98304, 97239, (12, 0), None, None, 1792.0),
 }
 
 

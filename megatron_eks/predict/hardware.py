@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from megatron_eks.catalog.gpus import GPUS
 from megatron_eks.catalog.tables import entries, parts
 from megatron_eks.predict.layout import Batch, Precision, Software
 
@@ -15,22 +16,21 @@ Generation = Literal["ampere", "ada", "hopper", "blackwell"]
 _TERA = 1e12
 _GIGA = 1e9
 
-# HBM or GDDR bandwidth in GB/s, from NVIDIA's data sheets, by what a GPU's name contains; the first
-# that matches counts, so the more special come first.
+# Bandwidth in GB/s of what a prediction file may name, by what the name contains; the first that
+# matches counts, so the more special come first.
 _MEMORY_GB_S = (
-    ("a100-sxm4-40", 1555),
-    ("a100-40", 1555),
-    ("a100", 2039),
-    ("a10", 600),
-    ("h200", 4800),
-    ("gh200", 4800),
-    ("h100", 3350),
+    ("a100-sxm4-40", GPUS["A100_40"].memory_gb_s),
+    ("a100-40", GPUS["A100_40"].memory_gb_s),
+    ("a100", GPUS["A100_80"].memory_gb_s),
+    ("a10", GPUS["A10G"].memory_gb_s),
+    ("h200", GPUS["H200"].memory_gb_s),
+    ("h100", GPUS["H100"].memory_gb_s),
     ("h20", 4000),
-    ("b200", 8000),
-    ("b300", 8000),
-    ("l40", 864),
-    ("l4", 300),
-    ("rtx pro 6000", 1792),
+    ("b200", GPUS["B200"].memory_gb_s),
+    ("b300", GPUS["B300"].memory_gb_s),
+    ("l40", GPUS["L40S"].memory_gb_s),
+    ("l4", GPUS["L4"].memory_gb_s),
+    ("rtx pro 6000", GPUS["RTX_6000"].memory_gb_s),
 )
 # Blackwell and Hopper have about 290 operations in bf16 for each byte, Ampere 155.
 _OPERATIONS_PER_BYTE: dict[Generation, float] = {

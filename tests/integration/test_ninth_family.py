@@ -27,7 +27,7 @@ NAME = "p9.32xlarge"
 # Odd on purpose: four GPUs, two cards without EFA, no NVMe, and half of the facts unknown.
 NINTH = InstanceType(
     name=NAME,
-    gpu=Gpu("X900", 400_000, 390_000, (13, 1), None, None),
+    gpu=Gpu("X900", 400_000, 390_000, (13, 1), None, None, 9000.0),
     gpus=4,
     nvlink_gb_s=2400,
     vcpus=128,

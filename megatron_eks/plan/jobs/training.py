@@ -177,6 +177,7 @@ def hardware(instance: InstanceType) -> Hardware | None:
         nvlink_gb_s=instance.nvlink_gb_s,
         network_gb_s_per_gpu=instance.network_gbps / _BITS / instance.gpus,
         gpus_per_node=instance.gpus,
+        memory_gb_s=gpu.memory_gb_s,
         efa=instance.efa_interfaces > 0,
     )
 
