@@ -142,6 +142,24 @@ def endpoints(templates: Templates) -> Found:
             yield place.finding(code, found, "admit tcp 443 from the VPC's range")
 
 
+@template_guard
+def ranges(templates: Templates) -> Found:
+    """Subnets lie in their VPC, and apart (VPC, "Subnet CIDR blocks")."""
+    for vpc in templates.of("EC2::VPC"):
+        more = _leading(templates, "EC2::VPCCidrBlock", "VpcId", vpc)
+        own = [range_of(each["CidrBlock"]) for each in (vpc, *more)]
+        subnets = _leading(templates, "EC2::Subnet", "VpcId", vpc)
+        blocks = [each["CidrBlock"] for each in subnets]
+        for at, block in enumerate(blocks):
+            mine = range_of(block)
+            before = [e for e in map(range_of, blocks[:at]) if e and mine and e.overlaps(mine)]
+            apart = mine and all(own) and not any(e and mine.subnet_of(e) for e in own)
+            found = f"{block.text} overlaps another subnet: EC2 refuses it"
+            yield from report(_PART, before, block, found, "write a range of its own")
+            found = f"{block.text} is not in the VPC's range: EC2 refuses it"
+            yield from report(_PART, apart, block, found, "write a part of the VPC's CidrBlock")
+
+
 def is_wide(cidr: Value) -> bool:
     """Tell a range that holds most of the internet."""
     return re.fullmatch(r".*/[0-7]", cidr.text) is not None

@@ -17,6 +17,8 @@ PART, UNUSED = "NETWORK_PART", "ENDPOINT_UNUSED"
     [
         ("EC2::VPC", "EnableDnsHostnames", False, PART),
         ("EC2::Subnet Private", "MapPublicIpOnLaunch", True, "PUBLIC_ADDRESS"),
+        ("EC2::Subnet PrivateSubnetuseast2b", "CidrBlock", "10.0.0.0/18", PART),
+        ("EC2::Subnet PrivateSubnetuseast2b", "CidrBlock", "10.1.64.0/18", PART),
         (LINK, "Type", GONE, PART),
         (LINK, "RouteTableId", PUBLIC, PART),
         ("EC2::Route Private", "NatGatewayId", ABSENT, PART),
@@ -74,6 +76,7 @@ def test_endpoints_are_the_way_out_without_nat():
     [
         ("EC2::SecurityGroup Node", "SecurityGroupEgress", lambda rules: [*rules, HTTPS]),
         ("EC2::Subnet Private", "MapPublicIpOnLaunch", ABSENT),
+        ("EC2::Subnet PrivateSubnetuseast2b", "CidrBlock", "10.0.64.0/19"),
     ],
 )
 def test_other_networks_that_work(resource, path, value):
