@@ -1,9 +1,9 @@
 """Guards of alarms: what tells of trouble is heard."""
 
 import re
+from difflib import get_close_matches
 from functools import partial
 
-from megatron_eks.config.errors import choices
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.statements import Need, needs
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
@@ -33,19 +33,10 @@ _CONSTANTS: dict[str, tuple[Row, ...]] = {
     "SNS::Subscription": (("Protocol", ("email", "https", "sms", "sqs"), "the topic refuses it"),),
     "Budgets::Budget": (("NotificationsWithSubscribers * Subscribers 0", (), "nobody hears it"),),
 }
-# What alarms can watch, by the dimension that says of what (FSx for Lustre User Guide, "Metrics and
-# dimensions"; VPC User Guide, "NAT gateway metrics and dimensions").
-_OF_FSX = """DataReadBytes DataWriteBytes DataReadOperations DataWriteOperations MetadataOperations
-ClientConnections FreeDataStorageCapacity LogicalDiskUsage PhysicalDiskUsage CPUUtilization
-NetworkThroughputUtilization NetworkSentBytes NetworkReceivedBytes StorageCapacityUtilization
-FileServerDiskThroughputUtilization FileServerDiskIopsUtilization
-DiskReadBytes DiskWriteBytes DiskReadOperations DiskWriteOperations DiskIopsUtilization
-AgeOfOldestQueuedMessage RepositoryRenameOperations"""
-_OF_NAT = """ErrorPortAllocation ActiveConnectionCount ConnectionAttemptCount IdleTimeoutCount
-ConnectionEstablishedCount PacketsDropCount PeakBytesPerSecond PeakPacketsPerSecond
-BytesInFromDestination BytesInFromSource BytesOutToDestination BytesOutToSource
-PacketsInFromDestination PacketsInFromSource PacketsOutToDestination PacketsOutToSource"""
-_METRICS = {"AWS/FSx": ("FileSystemId", _OF_FSX), "AWS/NATGateway": ("NatGatewayId", _OF_NAT)}
+# What our alarms watch, by its dimension (FSx for Lustre and VPC, "Metrics and dimensions").
+_OF_FSX = ("FreeDataStorageCapacity", "DataReadBytes", "DataWriteBytes")
+_OF_NAT = ("NatGatewayId", ("ErrorPortAllocation",))
+_METRICS = {"AWS/FSx": ("FileSystemId", _OF_FSX), "AWS/NATGateway": _OF_NAT}
 _ENCRYPTED = (("Bool", "aws:SecureTransport", "false"),)
 _USE = ("kms:Decrypt", "kms:GenerateDataKey")
 _OURS = (("StringEquals", "aws:SourceAccount", "${AWS::AccountId}"),)
@@ -92,10 +83,11 @@ def _watched(alarm: Resource) -> Found:
     queries = [*alarm["Metrics"]]
     for metric in [alarm.properties, *(each["MetricStat"]["Metric"] for each in queries)]:
         name, given = metric["MetricName"], [each["Name"].text for each in metric["Dimensions"]]
-        dimension, names = _METRICS.get(metric["Namespace"].text, ("", ""))
-        lost = dimension and name.text not in names.split()
-        found = f"{name.text!r} is no metric of {metric['Namespace'].text}: it never fires"
-        yield from _unheard(lost, name, found, choices(name.text, names.split()), warns=True)
+        dimension, names = _METRICS.get(metric["Namespace"].text, ("", ()))
+        meant = get_close_matches(name.text, names, 1, 0.85)
+        found = f"{name.text!r} is hardly a metric of {metric['Namespace'].text}: it never fires"
+        lost = meant and name.text not in meant
+        yield from _unheard(lost, name, found, f"use {' '.join(meant)}", warns=True)
         elsewhere = dimension and dimension not in given
         found = "a metric of nothing: the alarm has no data"
         yield from _unheard(elsewhere, metric["Dimensions"], found, f"name a {dimension}")

@@ -1,7 +1,7 @@
 """Guards of what programs are told: variables, options, files, and secrets that all can read."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
@@ -15,7 +15,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
-from megatron_eks.guards.pods import GPU, node_types
+from megatron_eks.guards.pods import EFA, GPU, node_types
 from megatron_eks.guards.values import Found, Value, report, warn
 from megatron_eks.guards.volumes import mounted, twice
 
@@ -147,6 +147,7 @@ def programs(manifests: Manifests) -> Found:
             found = f"groups of {split} GPUs do not divide {ranks}: Megatron stops at its start"
             row = (split and ranks % split, size, found, "write sizes that divide all GPUs")
             yield from report(Rule.TRAINING_FLAG, *row)
+        yield from _sizes(pod, {word.text: after for word, after in pairwise(args)}, split)
         if pod.main["command"].texts[-1:] == [f"{PACKAGE}.torchrun_rank"]:
             # What comes behind is the user's program's, which may take a word twice.
             args = [*takewhile(lambda each: each.text != "--", args)]
@@ -162,6 +163,26 @@ def programs(manifests: Manifests) -> Found:
             if kept and name.startswith(f"{pod.owner.name}-") and not there:
                 found = f"no {file}: the program stops at its start"
                 yield kept[block].finding(Rule.MISSING_OBJECT, found, "add it there")
+
+
+def _sizes(pod: Pod, given: Mapping[str, Value], split: int) -> Found:
+    limits = pod.main["resources"]["limits"]
+    whole, micro = given.get("--global-batch-size"), given.get("--micro-batch-size")
+    if whole and micro and micro.text.isdecimal() and whole.text.isdecimal() and split:
+        step = int(micro.text) * (pod.owner.wanted * int(limits[GPU].quantity or 0) // split)
+        found = f"no multiple of {step}, which a step of all replicas takes: Megatron stops"
+        row = (step and int(whole.text) % step, whole, found, f"write a multiple of {step}")
+        yield from report(Rule.TRAINING_FLAG, *row)
+    load, save, efa = (given.get(each) for each in ("--load", "--save", "--expect-efa"))
+    found = "a restart begins from here again, and what was saved since is lost"
+    if load and save:
+        row = (load.text != save.text, load, found, f"write {save.text}, as --save has it")
+        yield from report(Rule.CHECKPOINTS_LOST, *row)
+    if efa:
+        has = int(limits[EFA].quantity or 0)
+        found = f"the pod has {has}: NCCL may use fewer than it could, and nobody is told"
+        row = (efa.text != str(has), efa, found, f"set it to {has}")
+        yield from report(Rule.TRAINING_FLAG, *row)
 
 
 def _files(pod: Pod) -> Iterator[tuple[str, str]]:

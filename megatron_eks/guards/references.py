@@ -66,7 +66,12 @@ def objects(manifests: Manifests) -> Found:
     for mark, (name, _) in ((mark, each) for each in usual for mark in marks):
         yield from mark.must_be(Code.OWNED_BY_ANOTHER, name, why="`meks apply` refuses it")
     made = [each.name for each in manifests.of("Namespace")]
+    names = Counter(_identity(each) for each in manifests.objects)
     for each in manifests.objects:
+        again = names[_identity(each)] > 1
+        found = f"{each.kind} {each.name} stands here twice: the last one applied counts"
+        row = (again, each["metadata"]["name"], found, "give one another name, or remove it")
+        yield from report(Rule.DUPLICATE_IN_POD, *row)
         place = each["metadata"]["namespace"]
         known = {*made, *_BUILT_IN} if len(made) > 1 else {place.text}  # the operator's file has 1
         lost = (place or each.kind in _NAMESPACED.split()) and place.text not in known - {""}
@@ -83,6 +88,10 @@ def objects(manifests: Manifests) -> Found:
             found = f"{value.name} has an element twice: it is refused, or was meant to differ"
             if len({*elements}) < len(elements):
                 yield value.finding(Rule.DUPLICATE_IN_POD, found, "keep one, or correct it")
+
+
+def _identity(each: Object) -> tuple[str, ...]:
+    return each["apiVersion"].text, each.kind, each.namespace, each.name
 
 
 @manifest_guard
@@ -237,7 +246,8 @@ def _of_one_job(place: Value) -> bool:
 
 def _ways_of(pod: Pod, own: list[Object]) -> Found:
     ranks = pod.owner.wanted if pod.of_job else 1
-    alone = ranks > 1 and pod.asks("nvidia.com/gpu") and all(map(_everyone, own))
+    near = any(_of_one_job(each["spec"]) for each in own)  # others let in who asks for metrics
+    alone = ranks > 1 and pod.asks("nvidia.com/gpu") and not near
     found = f"no policy lets the ranks of {pod.owner.name} reach each other: none ever starts"
     remedy = "add one from and to pods with a label of the job's name, without ports"
     yield from report(Rule.RANKS_CUT_OFF, alone, pod.owner["metadata"]["name"], found, remedy)
@@ -250,6 +260,12 @@ def _ways_of(pod: Pod, own: list[Object]) -> Found:
         (pod.main.at("command 0").text == "etcd", "ingress", [_MEETING]),
     ):
         yield from _blocked(own, key, ways) if own and needed else ()
+    out = [e.raw for policy in own for e in policy["spec"].every("egress * to * ipBlock cidr")]
+    inward = [e for p in own for e in p["spec"].every("ingress * from * ipBlock cidr")]
+    for each in inward if serves else ():
+        wrong, found = each.raw not in out, "the API server calls from the VPC's addresses"
+        found, remedy = f"{found}: all jobs are refused", "use the range that egress names"
+        yield from report(Rule.RANKS_CUT_OFF, wrong, each, found, remedy)
 
 
 def _everyone(policy: Object) -> bool:

@@ -19,7 +19,7 @@ _MOUNT_NAME = r"([a-z0-9]{8}|preview)(/[^/]+)*"
 _OF_THE_IMAGE = re.compile(r"/(opt|usr|bin|sbin|lib|lib64|proc|sys|dev|home|root|workspace)(/|$)")
 _PATH = re.compile(r"/[\w.-]+(/[\w.%-]+)*/?")
 _WRITES = re.compile(r"--.*(save|log|output|heartbeat|tensorboard|destination|directory|target).*")
-_OWNER = r"(\d+):(\d+) 0?[127]?77[0-7](?= )"
+_OWNER = r"(\d+):(\d+) 0?[127]?77[0-5](?= )"
 _OWNERS = rf"(?: ?{_OWNER}(?: (?:take|make|pass|hold)(?: /\S+)+)+)+"
 _OWNED = f"write {POD_UID}:{POD_UID} 0770 take ..."
 _USER = ("runAsUser", "runAsGroup")
@@ -147,6 +147,9 @@ def directory_owners(manifests: Manifests) -> Found:
     for job in (e for e in manifests.of("Job") if e.name.startswith("shared-directories")):
         main, args = job.pods[0].main, job.pods[0].main["args"]
         yield from job.pods[0].setting(main, "runAsUser").must_be(_DIRECTORY, 0, why=_ROOT)
+        added = main["securityContext"]["capabilities"]["add"]
+        row = ("CHOWN" not in added.texts, added, _ROOT, "add CHOWN")
+        yield from report(_DIRECTORY, *row)
         words = re.fullmatch(_OWNERS, text := " ".join(args.texts))
         owners = {user: (user, group) for user, group in re.findall(_OWNER, text)}
         right = words and main["command"].texts[:2] == _RUNS

@@ -125,3 +125,24 @@ def test_the_options_are_those_of_the_programs():
     for program, options in PROGRAM_OPTIONS.items():
         assert find_spec(f"{PACKAGE}.{program}")
         assert [e for e in options.split() if f'"{e.rstrip("=!")}"' not in sources] == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "code"),
+    [
+        ("--global-batch-size", "501", "TRAINING_FLAG"),
+        ("--micro-batch-size", "3", "TRAINING_FLAG"),
+        ("--expect-efa", "1", "TRAINING_FLAG"),
+        ("--load", "/shared/checkpoints/another", "CHECKPOINTS_LOST"),
+        ("--global-batch-size", "4096", None),
+    ],
+)
+def test_sizes_and_places_that_belong_together(option, value, code):
+    """Batches that replicas share out, all interfaces, and a restart from what was saved."""
+
+    def changed(args):
+        at = args.index(option) + 1
+        return [*args[:at], value, *args[at + 1 :]]
+
+    found = in_manifest(_JOB, f"{_MAIN} args", changed) - {"REPLICAS_DIFFER"}
+    assert found == ({code} if code else set())

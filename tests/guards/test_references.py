@@ -14,6 +14,7 @@ _SELECTOR = "spec selector app.kubernetes.io/name"
 _DNS, _HTTPS = "NetworkPolicy/allow-dns", "NetworkPolicy/allow-https"
 _IDENTITY, _OPERATOR = "NetworkPolicy/allow-pod-identity", "NetworkPolicy/training-operator"
 _RANKS = "NetworkPolicy/ranks-of-megatron-gpt-7b"
+_GPT = "PyTorchJob/megatron-gpt-7b"
 _CLUSTER = "metadata annotations megatron-eks/cluster"
 _PORT, _TO = "spec egress 0 ports 0 port", "spec egress 0 to 0"
 _ONE_PORT = [{"port": 29500, "protocol": "TCP"}]
@@ -48,6 +49,10 @@ _ONE_PORT = [{"port": 29500, "protocol": "TCP"}]
         (_IDENTITY, "spec egress 0 to", ABSENT, Rule.POLICY_MEANING),
         (_IDENTITY, f"{_TO} ipBlock cidr", "169.254.170.2/32", Rule.RANKS_CUT_OFF),
         (_RANKS, "spec egress", ABSENT, Rule.RANKS_CUT_OFF),
+        (_OPERATOR, "spec ingress 0 from 0 ipBlock cidr", "192.168.0.0/16", Rule.RANKS_CUT_OFF),
+        ("Job/fetch-tokenizer", "metadata name", "fetch-llama-3-1-8b", Rule.DUPLICATE_IN_POD),
+        (_GPT, "spec runPolicy", {"ttlSecondsAfterFinish": 1}, Rule.JOB_FIELDS),
+        (_GPT, "spec runPolicy", {"ttlSecondsAfterFinished": 1, "x": 1}, Rule.JOB_FIELDS),
         (_RANKS, "spec ingress 0 from 0 podSelector matchLabels", {"a": "b"}, Rule.RANKS_CUT_OFF),
         (_RANKS, "spec podSelector matchLabels", {"app": "other"}, Rule.RANKS_CUT_OFF),
         (_RANKS, "spec ingress 0 ports", lambda _: _ONE_PORT, Rule.RANKS_CUT_OFF),
