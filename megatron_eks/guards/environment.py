@@ -10,6 +10,7 @@ from math import prod
 
 from megatron_eks.catalog.environment import Verdict, is_secret
 from megatron_eks.catalog.environment_verdicts import IN_CLEAR, Context, judge_any
+from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS, ZIP
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN
@@ -45,6 +46,7 @@ _SET = (
 _CA = ("AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 _TRUST = tuple((each, r"/.+", "a proxy's certificate is refused", "the bundle") for each in _CA)
 _OURS = PACKAGE.partition(".")[0]
+_COUNTS = {each.efa_interfaces for each in INSTANCES.values()} - {0}
 
 
 @manifest_guard
@@ -166,23 +168,20 @@ def programs(manifests: Manifests) -> Found:
 
 
 def _sizes(pod: Pod, given: Mapping[str, Value], split: int) -> Found:
-    limits = pod.main["resources"]["limits"]
+    gpus, has = (int(pod.main["resources"]["limits"][e].quantity or 0) for e in (GPU, EFA))
     whole, micro = given.get("--global-batch-size"), given.get("--micro-batch-size")
     if whole and micro and micro.text.isdecimal() and whole.text.isdecimal() and split:
-        step = int(micro.text) * (pod.owner.wanted * int(limits[GPU].quantity or 0) // split)
-        found = f"no multiple of {step}, which a step of all replicas takes: Megatron stops"
-        row = (step and int(whole.text) % step, whole, found, f"write a multiple of {step}")
-        yield from report(Rule.TRAINING_FLAG, *row)
+        step = int(micro.text) * (pod.owner.wanted * gpus // split)
+        if step and int(whole.text) % step:
+            found = f"no multiple of {step}, which a step of all replicas takes: Megatron stops"
+            yield whole.finding(Rule.TRAINING_FLAG, found, f"write a multiple of {step}")
     load, save, efa = (given.get(each) for each in ("--load", "--save", "--expect-efa"))
-    found = "a restart begins from here again, and what was saved since is lost"
-    if load and save:
-        row = (load.text != save.text, load, found, f"write {save.text}, as --save has it")
-        yield from report(Rule.CHECKPOINTS_LOST, *row)
-    if efa:
-        has = int(limits[EFA].quantity or 0)
+    if load and save and load.text != save.text:
+        found = "a restart begins from here again, and what was saved since is lost"
+        yield load.finding(Rule.CHECKPOINTS_LOST, found, f"write {save.text}, as --save has it")
+    if efa and efa.text != str(has) and has in _COUNTS:
         found = f"the pod has {has}: NCCL may use fewer than it could, and nobody is told"
-        row = (efa.text != str(has), efa, found, f"set it to {has}")
-        yield from report(Rule.TRAINING_FLAG, *row)
+        yield efa.finding(Rule.TRAINING_FLAG, found, f"set it to {has}")
 
 
 def _files(pod: Pod) -> Iterator[tuple[str, str]]:
