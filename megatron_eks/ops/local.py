@@ -106,8 +106,8 @@ def _up(
         found = "what plays AWS is not installed"
         raise Failure(Code.PROGRAM_FAILED, found, f"run: {GET_LOCAL}")
     # Any platform will do where the real one comes later, with a cluster file that is yet to be.
-    given = cluster_file.exists() or not empty
-    cluster_file = cluster_file if given else TEMPLATE / DEFAULT_CLUSTER
+    missing = empty and not cluster_file.exists()
+    cluster_file = TEMPLATE / DEFAULT_CLUSTER if missing else cluster_file
     # Building the parts may take minutes; what is wrong with the files is known at once.
     plan = load_project(cluster_file, today).cluster
     without = [build.SIMULATOR] if nodes else []
@@ -127,7 +127,7 @@ def _up(
             _say(f"/shared of the last one is kept: {kept}")
         # What comes into an empty account is another file's to warn of.
         synthesise_manifests(cluster_file, folder / "manifests", quiet=empty)
-        if not given:
+        if empty:
             _leave_to_any(folder / "manifests")
     except (build.BuildError, SynthesisError) as error:
         _say(str(error))
