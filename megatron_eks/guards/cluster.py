@@ -161,7 +161,8 @@ def people(templates: Templates) -> Found:
         found = "a team's people get it beside the rights of their group"
         yield from report(Rule.TEAM_RIGHTS, wide, given, found, f"remove {given.name}")
     for cluster in templates.of("EKS::Cluster"):
-        shut = not admitted and cluster.properties.at(_CREATOR).raw is False
+        alone = cluster["AccessConfig"]["AuthenticationMode"].raw == "API"  # no ConfigMap admits
+        shut = not admitted and alone and cluster.properties.at(_CREATOR).raw is False
         found = f"no access entry has {_ADMIN} in the whole cluster: nobody administers it"
         remedy = "add an AWS::EKS::AccessEntry for a role of yours"
         yield from report(Rule.CLUSTER_CONTROL, shut, cluster.properties, found, remedy)
