@@ -94,8 +94,9 @@ def test_a_stopped_rank_is_ended(rank, watched):
 
 def test_a_blocked_rank_shows_its_stack_before_its_end(rank):
     """Of a trainer; a signal that a program does not expect would end it without a word."""
-    shows = "import faulthandler; faulthandler.register(10); print(1, flush=True)"
-    trainer, other = rank(f"def blocked(): {_SLEEPS}\n{shows}; blocked()"), rank(_SLEEPS)
+    shows = "import faulthandler; faulthandler.register(10)"
+    blocked = f"def blocked(): print(1, flush=True); {_SLEEPS}"
+    trainer, other = rank(f"{blocked}\n{shows}; blocked()"), rank(_SLEEPS)
     assert trainer.stdout.readline() == "1\n"
     rank_processes.end([trainer.pid, other.pid])
     assert [each.wait(timeout=60) for each in (trainer, other)] == [-signal.SIGKILL] * 2

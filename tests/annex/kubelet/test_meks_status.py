@@ -80,7 +80,9 @@ def test_a_restart_and_what_it_cost(printing, planned, state_of):
 
     def at_eight():
         found = state_of(project, "cost")
-        return found if (found["progress"] or {}).get("step") == 8 else None
+        # The log may be ahead of what the kubelet has told of the new container.
+        runs = found["phase"] == "Running" and not found["waits_for"]
+        return found if runs and (found["progress"] or {}).get("step") == 8 else None
 
     found = wait_for("step 8", at_eight)
     limit = job["spec"]["runPolicy"]["backoffLimit"]
@@ -94,7 +96,6 @@ def test_a_restart_and_what_it_cost(printing, planned, state_of):
     assert progress["tokens_per_second"] == pytest.approx(512 * 4096 / 0.2)
     assert progress["mfu"] == pytest.approx(100 / plan["tflops_per_gpu"] * plan["mfu"])
     assert progress["seconds_left"] >= 92 * 0.2 - 0.01
-    assert (found["phase"], found["waits_for"]) == ("Running", [])
 
 
 def test_a_run_of_other_values_is_not_held_against_the_plan(printing, loaded, state_of):
