@@ -1,7 +1,6 @@
 """A demo that fails says why at once, and leaves what its jobs wrote."""
 
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,10 +35,8 @@ def test_no_wait_outlives_its_job(place, end):
     condition = {"type": end, "status": "True"}
     place.client = SimpleNamespace(get=lambda *_: {"status": {"conditions": [condition]}})
     story = Story(place, print)
-    begun = time.monotonic()
     with pytest.raises(DemoError, match=rf"demo-megatron ended \({end}\) before a step"):
-        story.while_running(JOB, "a step", lambda: None, 60)
-    assert time.monotonic() - begun < 30
+        story.while_running(JOB, "a step", lambda: None, 24 * 3600)
 
 
 def test_a_job_without_a_status_yet_is_waited_for(place):
