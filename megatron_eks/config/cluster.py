@@ -55,11 +55,13 @@ class Network(Model):
     way out but endpoints and a proxy."""
     interface_endpoints: tuple[str, ...] = ()
     """Service names such as `ecr.api`; the S3 gateway endpoint is always there."""
-    vpc_id: forms.VpcId | None = None
+    vpc_id: Annotated[str, forms.pattern("vpc_id")] | None = None
     """An existing VPC; its routes, endpoints and addresses are its owner's."""
-    private_subnets: dict[str, forms.SubnetId] = Field(default_factory=dict)
+    private_subnets: dict[str, Annotated[str, forms.pattern("subnet_id")]] = Field(
+        default_factory=dict
+    )
     """Zone to subnet id, with an existing VPC."""
-    node_security_group_id: forms.SecurityGroupId | None = None
+    node_security_group_id: Annotated[str, forms.pattern("security_group_id")] | None = None
     """The group that the nodes of an existing cluster carry; the file servers admit it."""
     proxy: Proxy | None = None
     """For nodes and jobs."""
@@ -88,7 +90,7 @@ class Reservation(Model):
 
     type: Literal["reservation"]
     # Nobody calls this class with either name: files are read.
-    id: forms.ReservationOrGroup = Field(  # type: ignore[pydantic-alias]
+    id: Annotated[str, forms.pattern("reservation_or_group")] = Field(  # type: ignore[pydantic-alias]
         validation_alias=AliasChoices("id", "resource_group")
     )
     """cr-..., or the ARN of a group, whose reservations EC2 fills (`resource_group` too)."""
@@ -98,7 +100,7 @@ class CapacityBlock(Model):
     """A Capacity Block for ML, with its fixed end."""
 
     type: Literal["capacity_block"]
-    id: forms.ReservationId
+    id: Annotated[str, forms.pattern("reservation")]
     ends_at: datetime
     """With its zone; EC2 ends the nodes 30 minutes before."""
 
@@ -156,7 +158,7 @@ class Platform(Model):
 class Grafana(Model):
     """The Grafana that gets the dashboards."""
 
-    url: forms.PrivateUrl
+    url: Annotated[str, forms.pattern("private_url")]
     token_secret: forms.DnsName
     """A Kubernetes Secret that holds a service account's token as `token`: `meks secret set`."""
 
@@ -167,10 +169,10 @@ class Observability(Model):
     enabled: bool = False
     metrics: Literal["amp", "cloudwatch", "own"] = "amp"
     """Where metrics go: managed Prometheus, CloudWatch, or your own Prometheus."""
-    prometheus_url: forms.WebUrl | None = None
+    prometheus_url: Annotated[str, forms.pattern("web_url")] | None = None
     """Address of your own Prometheus; `meks apply` asks it whether it has the rules."""
-    alarm_email: forms.Email | None = None
-    webhook_secret: forms.AwsSecretName | None = None
+    alarm_email: Annotated[str, forms.pattern("email")] | None = None
+    webhook_secret: Annotated[str, forms.pattern("aws_secret")] | None = None
     """A secret of AWS Secrets Manager that holds the HTTPS address which alarms are posted to."""
     monthly_budget_usd: float | None = Field(default=None, gt=0)
     retention_days: int = Field(default=150, ge=1, le=1095)
@@ -212,14 +214,14 @@ class ClusterConfig(Model):
     schema_version: forms.SchemaVersion
     name: forms.DnsLabel = Field(max_length=20)
     """Prefix of every name."""
-    region: forms.Region
+    region: Annotated[str, forms.pattern("region")]
     """Where everything is made."""
     availability_zones: tuple[forms.Zone, ...] = Field(min_length=1, max_length=6)
-    kubernetes_version: forms.KubernetesVersion = "1.36"
+    kubernetes_version: Annotated[str, forms.pattern("kubernetes")] = "1.36"
     """Quoted. Add-ons and AMI are pinned for the default version."""
     access: Access
     network: Network = Network()
-    existing_cluster: forms.EksName | None = None
+    existing_cluster: Annotated[str, forms.pattern("eks_name")] | None = None
     """An EKS cluster to use as it is: no Network and no Cluster stack."""
     system_nodes: SystemNodes = SystemNodes()
     gpu_pools: tuple[GpuPool, ...] = Field(min_length=1)
@@ -233,5 +235,5 @@ class ClusterConfig(Model):
     prices: Prices = Prices()
     tags: dict[str, str] = Field(default_factory=dict)
     """On every AWS resource that takes tags; at most 40."""
-    permissions_boundary_arn: forms.PolicyArn | None = None
+    permissions_boundary_arn: Annotated[str, forms.pattern("policy_arn")] | None = None
     """On every role that is made."""

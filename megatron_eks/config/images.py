@@ -45,10 +45,10 @@ class GithubSource(Model):
     """Build from a GitHub repository through a CodeConnections connection."""
 
     type: Literal["github"]
-    repository: forms.GithubRepository
+    repository: Annotated[str, forms.pattern("github")]
     """A fork or copy of this project."""
-    branch: forms.Branch = "main"
-    connection_arn: forms.ConnectionArn
+    branch: Annotated[str, forms.pattern("branch")] = "main"
+    connection_arn: Annotated[str, forms.pattern("connection_arn")]
     """Made and confirmed in the console: AWS offers no other way."""
     webhook: bool = False
     """Build on each push to the branch that changes what the image is made of."""
@@ -70,7 +70,7 @@ class Images(Model):
     own: tuple[OwnImage, ...] = ()
     """Your own images, which jobs name like this project's images."""
     source: ImageSource = AssetSource()
-    prefix: forms.RepositoryPrefix = ""
+    prefix: Annotated[str, forms.pattern("repository_prefix")] = Field(default="", max_length=100)
     """Before the names of the repositories: two clusters of one account and region need two."""
-    mirror: forms.Registry | None = None
+    mirror: Annotated[str, forms.pattern("registry")] | None = None
     """Where copies of other registries' images are, for a cluster without a way out."""

@@ -1,7 +1,7 @@
 """Job files: everything a user can say about a job."""
 
 from collections.abc import Iterator
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -109,7 +109,7 @@ class MegatronBridgeJob(MegatronRun):
     """The same through a Megatron-Bridge recipe."""
 
     kind: Literal["megatron_bridge"]
-    recipe: forms.Recipe
+    recipe: Annotated[str, forms.pattern("recipe")]
     """A function of `megatron.bridge.recipes`, such as `llama31_8b_pretrain_config`."""
     overrides: dict[str, bool | int | float | str] = Field(default_factory=dict)
     """Values of the recipe's configuration by dotted name, such as `ddp.overlap_grad_reduce`."""

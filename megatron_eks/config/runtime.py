@@ -1,6 +1,6 @@
 """How the pods of a job run, and where its metrics go."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -21,7 +21,7 @@ class SecretKey(Model):
     """One key of a Kubernetes Secret."""
 
     secret: forms.DnsName
-    key: forms.SecretKeyName
+    key: Annotated[str, forms.pattern("entry")]
 
 
 class Wandb(Model):
@@ -36,7 +36,7 @@ class Mlflow(Model):
     """An experiment of MLflow, by the address of its server or the ARN of a managed one."""
 
     uri: str | None = None
-    arn: forms.MlflowArn | None = None
+    arn: Annotated[str, forms.pattern("mlflow_arn")] | None = None
     experiment: str
 
 
@@ -74,7 +74,7 @@ class Runtime(Model):
     """EFA does not need it."""
     ipc_lock: bool = False
     """EFA does not need it either."""
-    torchrun_path: forms.Program = "torchrun"
+    torchrun_path: Annotated[str, forms.pattern("program")] = "torchrun"
     workload: Workload | None = None
     """What runs the ranks. Default: the platform's; an Indexed Job for kind ddp."""
     queue: str | None = None

@@ -1,6 +1,6 @@
 """The `storage` block of the cluster file: file systems and their key."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ MOUNT_PATH = "/shared"
 class DataRepository(Model):
     """An S3 prefix that appears as a directory of the file system."""
 
-    path: forms.RepositoryPath
+    path: Annotated[str, forms.pattern("repository_path")]
     """Below the root of the file system: /data is `/shared/data` in a job."""
     s3_uri: forms.S3Uri
     """In the file system's region; who deploys needs `s3:PutBucketPolicy` and the like on it."""
@@ -38,10 +38,10 @@ class DataRepository(Model):
 class ExistingLustre(Model):
     """A file system that this project did not make."""
 
-    id: forms.FileSystemId
-    dns_name: forms.HostName
-    mount_name: forms.MountName
-    path: forms.Subfolder | None = None
+    id: Annotated[str, forms.pattern("file_system_id")]
+    dns_name: Annotated[str, forms.pattern("host_name")]
+    mount_name: Annotated[str, forms.pattern("mount_name")]
+    path: Annotated[str, forms.pattern("subfolder")] | None = None
     """A folder of it that is yours: pods see it as `mount_path`, and nothing beside it."""
 
 
@@ -74,7 +74,7 @@ class Storage(Model):
     lustre: Lustre = Lustre()
     efs: bool = False
     """A small shared file system for code and homes, in all zones, at `/efs`."""
-    kms_key_arn: forms.KmsKeyArn | None = None
+    kms_key_arn: Annotated[str, forms.pattern("kms_arn")] | None = None
     """Encrypts file systems and bucket in place of a key of this project's; its policy is yours."""
     retain: bool = True
     """Keep file system, bucket and key when their stack is deleted or replaces them."""

@@ -171,7 +171,7 @@ class OwnProgram(Model):
 
     script: forms.RelativePath | None = None
     """A Python file below the job file's folder; its folder goes to the pods with it."""
-    module: forms.ModuleName | None = None
+    module: Annotated[str, forms.pattern("module")] | None = None
     """What `python -m` finds in the image, or in the folder of `code`."""
     command: tuple[forms.Text, ...] | None = Field(default=None, min_length=1)
     """A program of the image and its arguments."""
@@ -193,7 +193,7 @@ class OwnCheckpoint(Model):
 
     directory: forms.AbsolutePath
     """Each checkpoint is a folder in it, whose name ends in its step: checkpoint-500."""
-    complete_marker: forms.FileName
+    complete_marker: Annotated[str, forms.pattern("file_name")]
     """The file that a save writes last, such as .metadata or trainer_state.json."""
     keep_last: Positive | None = None
     """Older complete checkpoints are deleted. Default: the program's own business."""
