@@ -21,13 +21,11 @@ class Explanation:
     source: str
 
 
-@cache
 def explanations() -> dict[str, Explanation]:
     """Return the meaning of every code, in their order."""
     return {code: Explanation(**entry) for code, entry in _table().items() if code != "removed"}
 
 
-@cache
 def removed() -> dict[str, str]:
     """Return why each code is gone that an earlier version reported."""
     return {code: why for why, codes in _table()["removed"].items() for code in codes}

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -16,16 +16,17 @@ from megatron_eks.config.forms import TABLE
 from megatron_eks.config.hints import of_value
 from megatron_eks.config.job import JOB_KINDS, AnyJob, TorchRun
 from megatron_eks.config.load import Document, Json
-from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.config.problems import finding_of, only_invalid_items
 from megatron_eks.config.scalars import odd_part
 
-# What the file formats know and nothing renders yet: by key, the values that are rendered today.
-_CLUSTER = {"observability.metrics": ("amp", "own")}
-_TORCH = {"training.precision": ("bf16",)}
+RENDERED: Mapping[type[BaseModel], tuple[str, str, tuple[str, ...]]] = {
+    ClusterConfig: ("cluster file", "observability.metrics", ("amp", "own")),
+    TorchRun: ("job file, fsdp or ddp", "training.precision", ("bf16",)),
+}
+"""Keys of which not every value is rendered yet: what the reference page calls their file, their
+path, and the values that are rendered today."""
 
 M = TypeVar("M", bound=BaseModel)
-Kind = Literal["cluster", "job"]
 
 # As `choices` begins.
 _MEANT = re.compile(r"did you mean '([^']+)'\?")
@@ -40,25 +41,14 @@ _LONGEST = 57
 
 def parse_cluster(document: Document) -> tuple[ClusterConfig | None, list[Finding]]:
     """Return the cluster configuration, or None with the reasons."""
-    config, findings = _parse(document, ClusterConfig)
-    return config, [*findings, *document.locate(_unsupported(config, _CLUSTER))]
+    config, findings = parse(document, ClusterConfig)
+    return config, [*findings, *document.locate(check_rendered(config))]
 
 
-def rendered_values() -> Iterator[tuple[str, str, str]]:
-    """Yield file, key and the values that are rendered today, for the reference page."""
-    for file, table in (("cluster file", _CLUSTER), ("job file, fsdp or ddp", _TORCH)):
-        yield from ((file, key, " or ".join(values)) for key, values in table.items())
-
-
-def torch_unsupported(job: TorchRun) -> Findings:
-    """Refuse what only the programs of FSDP and DDP do not render."""
-    yield from _unsupported(job, _TORCH)
-
-
-def _unsupported(model: BaseModel | None, table: Mapping[str, tuple[str, ...]]) -> Findings:
-    for key, rendered in table.items() if model is not None else ():
-        value = attrgetter(key)(model)
-        if value not in rendered:
+def check_rendered(model: BaseModel | None) -> Findings:
+    """Refuse what the file formats know and nothing renders yet."""
+    for kind, (_, key, rendered) in RENDERED.items():
+        if isinstance(model, kind) and (value := attrgetter(key)(model)) not in rendered:
             found, remedy = f"{value} is not supported yet", f"use {' or '.join(rendered)} for now"
             yield Finding(Code.NOT_SUPPORTED_YET, tuple(key.split(".")), found, remedy)
 
@@ -69,8 +59,8 @@ def parse_job(document: Document) -> tuple[AnyJob | None, list[Finding]]:
         return None, document.findings
     kind = document.value.get("kind")
     if isinstance(kind, str) and kind in JOB_KINDS:
-        return _parse(document, JOB_KINDS[kind])
-    if foreign := another_file(document.value, "job"):
+        return parse(document, JOB_KINDS[kind])
+    if foreign := _another_file(document.value, is_job=True):
         unknown = foreign
     elif kind is None:
         found, remedy, code = "'kind' is missing", ", ".join(sorted(JOB_KINDS)), Code.MISSING_KEY
@@ -81,17 +71,12 @@ def parse_job(document: Document) -> tuple[AnyJob | None, list[Finding]]:
     return None, [*document.findings, *document.locate([unknown])]
 
 
-def parse_prediction(document: Document) -> tuple[PredictionFile | None, list[Finding]]:
-    """Return what `meks predict` is asked, or None with the reasons."""
-    return _parse(document, PredictionFile)
-
-
-def _parse(document: Document, model: type[M]) -> tuple[M | None, list[Finding]]:
+def parse(document: Document, model: type[M]) -> tuple[M | None, list[Finding]]:
+    """Return a document as a model of the file, or None with the reasons."""
     findings = list(document.findings)
     if not isinstance(document.value, dict):
         return None, findings
-    whole: Kind = "cluster" if model is ClusterConfig else "job"
-    if foreign := another_file(document.value, whole):
+    if foreign := _another_file(document.value, is_job=model is not ClusterConfig):
         return None, [*findings, *document.locate([foreign])]
     found_tokens = list(tokens(document.value))
     # What YAML could not read is no wrong value as well.
@@ -121,14 +106,14 @@ def _parse(document: Document, model: type[M]) -> tuple[M | None, list[Finding]]
     return parsed, findings
 
 
-def another_file(value: Mapping[str, Json], expected: Kind) -> Finding | None:
+def _another_file(value: Mapping[str, Json], *, is_job: bool) -> Finding | None:
     """Name a file that another program reads, or that is the other one here, as a whole."""
     for key, program in _FOREIGN.items():
         if key in value:
             found = f"{key!r} is a key of {program}, and of no file of this project"
             remedy = "write the keys of docs/configuration.md; `meks check` reads the other file"
             return Finding(Code.UNKNOWN_KEY, (key,), found, remedy)
-    if expected == "job" and "kind" not in value and {"gpu_pools", "access"} <= value.keys():
+    if is_job and "kind" not in value and {"gpu_pools", "access"} <= value.keys():
         remedy = "move it out of jobs/, and name it by CLUSTER_CONFIG or --cluster"
         return Finding(Code.MISSING_KEY, ("kind",), "a cluster file: it has no kind", remedy)
     return None

@@ -18,7 +18,7 @@ from megatron_eks.config import cluster, images, job, runtime, storage, training
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import read_mapping
-from megatron_eks.config.parse import parse_cluster, parse_job, rendered_values
+from megatron_eks.config.parse import RENDERED, parse_cluster, parse_job
 
 Schema = dict[str, Any]
 
@@ -102,7 +102,7 @@ def reference() -> str:
         "",
         "| file | key | rendered today |",
         "|---|---|---|",
-        *(f"| {file} | `{key}` | {values} |" for file, key, values in rendered_values()),
+        *(f"| {file} | `{key}` | {' or '.join(said)} |" for file, key, said in RENDERED.values()),
     ]
     return "\n".join(lines) + "\n"
 

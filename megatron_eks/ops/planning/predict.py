@@ -9,7 +9,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.load import Json
 from megatron_eks.config.messages import messages
-from megatron_eks.config.parse import parse_prediction
+from megatron_eks.config.parse import parse
 from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.ops.output import formatted
 from megatron_eks.ops.planning.plan_jobs import memory_lines, speed_lines
@@ -23,7 +23,7 @@ from megatron_eks.project import read_document
 def run(file: Path, output: str) -> int:
     """Print what is to be expected; raise ConfigError where there is no such run."""
     document = read_document(file)
-    wanted, findings = parse_prediction(document)
+    wanted, findings = parse(document, PredictionFile)
     if wanted is not None and not has_errors(findings):
         findings += document.locate(check_prediction(wanted))
     if wanted is None or has_errors(findings):

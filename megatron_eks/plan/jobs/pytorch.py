@@ -12,7 +12,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Findings, Path, has_errors, warning
 from megatron_eks.config.hints import of_place
 from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
-from megatron_eks.config.parse import torch_unsupported
+from megatron_eks.config.parse import check_rendered
 from megatron_eks.config.training import FsdpData
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import (
@@ -179,5 +179,5 @@ def _model(job: TorchRun, model: ModelShape, instance: InstanceType) -> Findings
         found = f"{instance.gpu.name} has no FP8"
         yield Finding(Code.PRECISION, ("training", "precision"), found, "use bf16")
     else:
-        yield from torch_unsupported(job)
+        yield from check_rendered(job)
     yield from models.check_positions(job.model, job.training.sequence_length)
