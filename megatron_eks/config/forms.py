@@ -1,6 +1,6 @@
 """The base of every configuration model, and the forms of texts, which stand in formats.txt."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints
 from pydantic_core import PydanticCustomError
@@ -29,6 +29,13 @@ Place = Annotated[str, pattern("place")]
 S3Uri = Annotated[str, pattern("s3_uri")]
 RelativePath = Annotated[str, pattern("relative_path")]
 Text = Annotated[str, StringConstraints(min_length=1)]
+
+
+class Used(NamedTuple):
+    """Of a path on the shared file system (the first two) or a URI of S3: how a job uses it."""
+
+    how: Literal["reads", "writes", "fetches", "copies"]
+    what: str
 
 
 class Model(BaseModel):

@@ -8,7 +8,7 @@ from pydantic import Field
 from megatron_eks.config import forms
 from megatron_eks.config.architecture import AnyModel, Positive
 from megatron_eks.config.errors import Path
-from megatron_eks.config.forms import Model
+from megatron_eks.config.forms import Model, Used
 from megatron_eks.config.runtime import Runtime
 from megatron_eks.config.training import (
     AnyTraining,
@@ -23,9 +23,8 @@ from megatron_eks.config.training import (
     Parallelism,
 )
 
-Use = tuple[Literal["reads", "writes", "fetches", "copies"], Path, str, str]
-"""Of a path on the shared file system (the first two) or a URI of S3: how a job uses it, the key
-that names it, what it is, and itself."""
+Use = tuple[str, Path, str, str]
+"""How a job uses a path or URI, the key that names it, what it is, and itself."""
 
 
 class Job(Model):
@@ -42,12 +41,23 @@ class Job(Model):
     runtime: Runtime = Runtime()
 
     def uses(self) -> Iterator[Use]:
-        """Yield what it has from others, and what it leaves to them."""
-        yield from ()
+        """Yield what it has from others, and what it leaves to them: each field that is `Used`."""
+        return _uses(self)
 
     def used(self, how: str) -> list[tuple[Path, str, str]]:
         """Return what it uses in one of these ways: its key, what it is, and where."""
         return [use[1:] for use in self.uses() if use[0] == how]
+
+
+def _uses(block: object, path: Path = ()) -> Iterator[Use]:
+    for index, entry in enumerate(block) if isinstance(block, tuple) else ():
+        yield from _uses(entry, (*path, index))
+    for name, field in type(block).model_fields.items() if isinstance(block, Model) else ():
+        value, place = getattr(block, name), (*path, name)
+        yield from _uses(value, place)
+        for use in field.metadata if value is not None else ():
+            if isinstance(use, Used):
+                yield use.how, place, use.what, value
 
 
 class GpuJob(Job):
@@ -61,23 +71,11 @@ class GpuJob(Job):
     """Default: all of the instance type's. CPU, memory, /dev/shm and EFA follow."""
 
 
-def _saved(checkpoint: Checkpoint | OwnCheckpoint) -> Iterator[Use]:
-    yield "writes", ("checkpoint", "directory"), "trained", checkpoint.directory
-    if checkpoint.s3_uri is not None:
-        yield "copies", ("checkpoint", "s3_uri"), "trained", checkpoint.s3_uri
-
-
 class TrainingJob(GpuJob):
     """A job that trains a model and saves it."""
 
     model: AnyModel
     checkpoint: Checkpoint
-
-    def uses(self) -> Iterator[Use]:
-        """Yield the weights that it starts from, and those that it saves."""
-        if self.checkpoint.pretrained is not None:
-            yield "reads", ("checkpoint", "pretrained"), "base", self.checkpoint.pretrained
-        yield from _saved(self.checkpoint)
 
 
 class MegatronRun(TrainingJob):
@@ -88,15 +86,6 @@ class MegatronRun(TrainingJob):
     data: MegatronData
     extra_args: tuple[str, ...] = ()
     """Further arguments of Megatron-LM; those that the plan sets itself are refused."""
-
-    def uses(self) -> Iterator[Use]:
-        """Yield every corpus as well, and the tokenizer."""
-        if self.data.prefix is not None:
-            yield "reads", ("data", "prefix"), "data", self.data.prefix
-        for index, blend in enumerate(self.data.blend or ()):
-            yield "reads", ("data", "blend", index, "prefix"), "data", blend.prefix
-        yield "reads", ("data", "tokenizer"), "tokenizer", self.data.tokenizer
-        yield from super().uses()
 
 
 class MegatronJob(MegatronRun):
@@ -123,12 +112,6 @@ class TorchRun(TrainingJob):
     data: FsdpData
     token_secret: forms.DnsName | None = None
     """Secret whose key `token` is a Hugging Face token, for gated data and tokenizers."""
-
-    def uses(self) -> Iterator[Use]:
-        """Yield the data set as well, and the tokenizer."""
-        yield "reads", ("data", "dataset"), "data", self.data.dataset
-        yield "reads", ("data", "tokenizer"), "tokenizer", self.data.tokenizer
-        yield from super().uses()
 
 
 Run = MegatronRun | TorchRun
@@ -162,10 +145,6 @@ class TorchrunJob(GpuJob):
     """What a step works on, in the keys of kind megatron, or of fsdp; for predictions alone."""
     checkpoint: OwnCheckpoint | None = None
 
-    def uses(self) -> Iterator[Use]:
-        """Yield the weights that its program saves."""
-        yield from _saved(self.checkpoint) if self.checkpoint is not None else ()
-
 
 class DataPrepJob(Job):
     """Turns JSONL into Megatron's indexed format."""
@@ -175,7 +154,7 @@ class DataPrepJob(Job):
     """JSONL files, folders or patterns on the shared file system, or S3 URIs."""
     output_prefix: forms.AbsolutePath
     """The data set becomes PREFIX_KEY_document.bin and .idx."""
-    tokenizer: forms.AbsolutePath
+    tokenizer: Annotated[forms.AbsolutePath, Used("reads", "tokenizer")]
     json_keys: tuple[forms.Text, ...] = Field(default=("text",), min_length=1)
     append_eod: bool = True
     add_bos: bool = False
@@ -184,11 +163,11 @@ class DataPrepJob(Job):
     """Pods that share the work."""
 
     def uses(self) -> Iterator[Use]:
-        """Yield text in S3, the tokenizer, and a data set for each key."""
+        """Yield text in S3 as well, and a data set for each key."""
+        yield from super().uses()
         for index, source in enumerate(self.input):
             if source.startswith("s3://"):
                 yield "fetches", ("input", index), "text", source
-        yield "reads", ("tokenizer",), "tokenizer", self.tokenizer
         for index, key in enumerate(self.json_keys):
             given = "json_keys" in self.model_fields_set
             path: Path = ("json_keys", index) if given else ("output_prefix",)
@@ -203,16 +182,15 @@ class FetchJob(Job):
     """A Hugging Face model, its tokenizer included."""
     tokenizer: forms.Text | None = None
     """Only the tokenizer of a Hugging Face model."""
-    s3_uri: forms.S3Uri | None = None
+    s3_uri: Annotated[forms.S3Uri | None, Used("fetches", "files")] = None
     """Or everything below an S3 prefix."""
     directory: forms.AbsolutePath
     token_secret: forms.DnsName | None = None
     """Name of a Kubernetes Secret with the Hugging Face token; mounted as a file."""
 
     def uses(self) -> Iterator[Use]:
-        """Yield what it brings; what a prefix of S3 holds, nobody knows here."""
-        if self.s3_uri is not None:
-            yield "fetches", ("s3_uri",), "files", self.s3_uri
+        """Yield what it brings as well; what a prefix of S3 holds, nobody knows here."""
+        yield from super().uses()
         kinds = {"weights": self.model, "tokenizer": self.tokenizer, "files": self.s3_uri}
         for kind in (each for each, source in kinds.items() if source):
             yield "writes", ("directory",), kind, self.directory

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Discriminator, Field, Tag
 
 from megatron_eks.config import forms
 from megatron_eks.config.architecture import Fraction, Natural, Positive
-from megatron_eks.config.forms import Model
+from megatron_eks.config.forms import Model, Used
 
 # Tokens of a corpus: more than the programs' counters of 32 bits hold.
 Positive64 = Annotated[int, Field(ge=1, le=10**15)]
@@ -71,20 +71,20 @@ class Blend(Model):
     """One corpus of a mixture."""
 
     weight: float = Field(gt=0)
-    prefix: forms.AbsolutePath
+    prefix: Annotated[forms.AbsolutePath, Used("reads", "data")]
 
 
 class MegatronData(Model):
     """Indexed data sets, named without `.bin` and `.idx`."""
 
-    prefix: forms.AbsolutePath | None = None
+    prefix: Annotated[forms.AbsolutePath | None, Used("reads", "data")] = None
     """One corpus; or `blend`."""
     blend: tuple[Blend, ...] | None = Field(default=None, min_length=1)
     corpus_tokens: Positive64 | None = Field(default=None, exclude=True)
     """What the corpora hold together, as `prepare_data` counted it: for the number of epochs."""
     split: tuple[Annotated[float, Field(ge=0)], ...] = (98, 2, 0)
     """Shares of training, validation and test."""
-    tokenizer: forms.AbsolutePath
+    tokenizer: Annotated[forms.AbsolutePath, Used("reads", "tokenizer")]
     """A folder with a Hugging Face tokenizer."""
     cache_dir: forms.AbsolutePath | None = None
     """Where Megatron keeps its shuffled indices; default: beside the data."""
@@ -99,8 +99,8 @@ class MegatronData(Model):
 class Checkpoint(Model):
     """Where a run saves and resumes, and what it starts from."""
 
-    directory: forms.AbsolutePath
-    pretrained: forms.AbsolutePath | None = None
+    directory: Annotated[forms.AbsolutePath, Used("writes", "trained")]
+    pretrained: Annotated[forms.AbsolutePath | None, Used("reads", "base")] = None
     """Base weights of continued pre-training; read only while `directory` holds no checkpoint."""
     interval: Positive = 500
     """Iterations between two checkpoints. Left out, the plan takes the interval that loses the
@@ -109,7 +109,7 @@ class Checkpoint(Model):
     """Older complete checkpoints are deleted."""
     format: Literal["torch_dist", "torch"] = "torch_dist"
     async_save: bool = True
-    s3_uri: forms.S3Uri | None = None
+    s3_uri: Annotated[forms.S3Uri | None, Used("copies", "trained")] = None
     """Where whole checkpoints are copied to as well, the last `keep_last`: a prefix of this job's
     own."""
 
@@ -155,11 +155,11 @@ AnyTraining = Annotated[
 class FsdpData(Model):
     """What FSDP and DDP train on."""
 
-    dataset: forms.Place
+    dataset: Annotated[forms.Place, Used("reads", "data")]
     """A Hugging Face name, the path of a JSONL file, or the prefix of an indexed data set."""
     configuration: str | None = None
     """Of a Hugging Face data set, such as `en`."""
-    tokenizer: forms.Place
+    tokenizer: Annotated[forms.Place, Used("reads", "tokenizer")]
     """A folder, or a Hugging Face name."""
     corpus_tokens: Positive64 | None = Field(default=None, exclude=True)
     """What the data set holds: for the number of epochs."""
@@ -191,11 +191,11 @@ class Code(Model):
 class OwnCheckpoint(Model):
     """Where a program of yours saves, so that its checkpoints are looked after."""
 
-    directory: forms.AbsolutePath
+    directory: Annotated[forms.AbsolutePath, Used("writes", "trained")]
     """Each checkpoint is a folder in it, whose name ends in its step: checkpoint-500."""
     complete_marker: Annotated[str, forms.pattern("file_name")]
     """The file that a save writes last, such as .metadata or trainer_state.json."""
     keep_last: Positive | None = None
     """Older complete checkpoints are deleted. Default: the program's own business."""
-    s3_uri: forms.S3Uri | None = None
+    s3_uri: Annotated[forms.S3Uri | None, Used("copies", "trained")] = None
     """Where complete checkpoints are copied to as well: a prefix of this job's own."""
