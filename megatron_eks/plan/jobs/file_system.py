@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig
@@ -27,34 +27,8 @@ _CLOSE = 0.9
 
 _Place = tuple[str | None, str]
 """A path, and the team that has it below its own folder."""
-
-
-def check_near(job: AnyJob, others: Sequence[AnyJob]) -> Findings:
-    """Yield what is read at a place that differs by a slip from where a job puts it."""
-    wanted = job.used("reads")
-    others = [other for other in others if wanted and other is not job]
-    made = [(other, kind, place) for other in others for _, kind, place in other.used("writes")]
-    places = {place for *_, place in made}
-    for path, kind, place in wanted:
-        if not places.isdisjoint(accumulate(place.split("/"), "{}/{}".format)):
-            continue
-        for other, what, each in made:
-            if what == kind and _slip(place, each, kind):
-                found = f"no job puts anything at {place}, and {other.name} fills {each}"
-                yield warning(Code.NOT_MADE, path, found, f"use {each}")
-                break
-
-
-def check_zones(job: AnyJob, others: Sequence[AnyJob], cluster: ClusterConfig) -> Findings:
-    """Yield what is read on the file system of one zone, and made on that of another."""
-    zone = _zone(job, cluster) if cluster.storage.lustre.per_zone else None
-    for path, _, place in job.used("reads") if zone else ():
-        makers = [other for other in others if place in {each for *_, each in other.used("writes")}]
-        if makers and zone not in {_zone(other, cluster) for other in makers}:
-            name, theirs = makers[0].name, _zone(makers[0], cluster)
-            found = f"{name} puts it on the file system of {theirs}, and this job sees {zone}'s"
-            remedy = f"run {name} by a pool of {zone} as well, or this job by one of {theirs}"
-            yield warning(Code.OTHER_ZONE, path, found, remedy)
+_Makers = dict[_Place, list[tuple[AnyJob, str]]]
+"""The jobs that put something at a place, and what it is."""
 
 
 def _zone(job: AnyJob, cluster: ClusterConfig) -> str | None:
@@ -90,8 +64,14 @@ def check_together(
     jobs: Sequence[tuple[AnyJob, str]], cluster: ClusterConfig | None
 ) -> Iterator[tuple[str, Finding]]:
     """Yield, with their files, what only all jobs together get wrong."""
+    made: _Makers = {}
+    for job, _ in jobs:
+        for _, kind, place in job.used("writes"):
+            made.setdefault((job.team, place), []).append((job, kind))
+    yield from _near(jobs, made)
     if cluster is None:
         return
+    yield from _other_zone(jobs, made, cluster)
     yield from _room_for_all(jobs, cluster)
     yield from _owner(jobs, cluster)
     top, space = f"{cluster.storage.lustre.mount_path}/{TEAMS}/", cluster.platform.namespace
@@ -101,6 +81,40 @@ def check_together(
             if place.startswith(top):
                 found = f"{place} is below {top}, where pods of team {job.team} may not go"
                 yield file, Finding(Code.JOB_TEAM, path, found, "use a path of the team's own")
+
+
+def _near(jobs: Sequence[tuple[AnyJob, str]], made: _Makers) -> Iterator[tuple[str, Finding]]:
+    """Yield, with its file, what is read at a place that differs by a slip from where it is put."""
+    for job, file in jobs:
+        for path, kind, place in job.used("reads"):
+            above = accumulate(place.split("/"), "{}/{}".format)
+            if any(each is not job for at in above for each, _ in made.get((job.team, at), ())):
+                continue
+            slips = (
+                (other.name, each)
+                for (team, each), makers in made.items()
+                for other, what in makers
+                if other is not job and (team, what) == (job.team, kind)
+                if _slip(place, each, kind)
+            )
+            for name, each in islice(slips, 1):
+                found = f"no job puts anything at {place}, and {name} fills {each}"
+                yield file, warning(Code.NOT_MADE, path, found, f"use {each}")
+
+
+def _other_zone(
+    jobs: Sequence[tuple[AnyJob, str]], made: _Makers, cluster: ClusterConfig
+) -> Iterator[tuple[str, Finding]]:
+    """Yield what is read on the file system of one zone, and made on that of another."""
+    for job, file in jobs if cluster.storage.lustre.per_zone else ():
+        zone = _zone(job, cluster)
+        for path, _, place in job.used("reads") if zone else ():
+            makers = [each for each, _ in made.get((job.team, place), ()) if each is not job]
+            if makers and zone not in {_zone(each, cluster) for each in makers}:
+                name, theirs = makers[0].name, _zone(makers[0], cluster)
+                found = f"{name} puts it on the file system of {theirs}, and this job sees {zone}'s"
+                remedy = f"run {name} by a pool of {zone} as well, or this job by one of {theirs}"
+                yield file, warning(Code.OTHER_ZONE, path, found, remedy)
 
 
 def _room_for_all(

@@ -13,7 +13,6 @@ from megatron_eks.plan.cluster.data_access import check_exported, check_s3
 from megatron_eks.plan.cluster.teams import check_team
 from megatron_eks.plan.jobs import convert, data_prep, fetch, megatron, nccl, pytorch, torchrun
 from megatron_eks.plan.jobs.checkpoints import check_window, save_interval
-from megatron_eks.plan.jobs.file_system import check_zones
 from megatron_eks.plan.jobs.job import JobPlan, LateFiles
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.pods import Images
@@ -55,7 +54,6 @@ def check_among(
     yield from check_sources(job, jobs)
     if cluster is None:
         return
-    yield from check_zones(job, jobs, cluster)
     found = list(check_job(job, cluster))
     yield from found
     if isinstance(job, MegatronRun) and not has_errors(found):

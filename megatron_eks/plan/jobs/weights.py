@@ -17,7 +17,6 @@ from megatron_eks.config.job import (
     TrainingJob,
 )
 from megatron_eks.plan.jobs import models, sources
-from megatron_eks.plan.jobs.file_system import check_near
 
 # What the shapes of weights, or whether there are some, depend on.
 _TENSORS = (
@@ -33,7 +32,6 @@ _OTHER = {"import": "export", "export": "import"}
 
 def check_sources(job: AnyJob, others: Sequence[AnyJob]) -> Findings:
     """Yield what a job reads where another one leaves something else."""
-    yield from check_near(job, others)
     if isinstance(job, ConvertCheckpointJob):
         yield from _conversion(job, others)
     elif isinstance(job, Run):
