@@ -136,7 +136,8 @@ def _of_published(row: Row, named: Row, value: float, split: dict[str, str]) -> 
         offloaded=int(row["offloaded_layers"] or 0) / model.num_layers,
         fp8_weights=(recipe or "FP8 weights" in row["software"])
         and row["precision"] in {"fp8", "mxfp8"},
-        transposed="b" not in row["gpu"],  # Blackwell's are B200, GB200 and so on
+        # Blackwell's are B200, GB200 and so on.
+        transposed="b" not in row["gpu"] and "no transposes" not in row["software"],
         dispatcher=row["dispatcher"] or "alltoall",
         expert_overlap=row["expert_overlap"] == "1",
         capacity=float(row["capacity_factor"]) if row["capacity_factor"] else None,

@@ -27,8 +27,9 @@ def predicted_bytes(row: "Measured") -> int:
         )
         return memory.per_gpu_bytes
     found = estimate(row.model, row.layout, row.batch, 0, row.states)
-    # Megatron's golden runs report the rank of the last stage.
-    last = "/Megatron-LM" in row.source
+    # Megatron's golden runs report the rank of the last stage. So do Megatron-Bridge's logs, as far
+    # as they are from its skills: twice the virtual stages take more, which the first's would not.
+    last = "/Megatron-LM" in row.source or "/skills/" in row.source
     return found.stages[-1].total_bytes if last else found.per_gpu_bytes
 
 
