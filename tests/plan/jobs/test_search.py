@@ -139,8 +139,10 @@ def test_405b_on_h100_has_layouts(nodes, batch):
 
 
 def test_gradients_in_bf16_are_tried_where_nothing_fits():
-    """70 B on two nodes: 80 GB hold 4.4 B parameters a GPU with gradients in bf16 alone."""
-    run = job(nodes=2, model="llama-3.1-70b", global_batch_size=16)
+    """77 B on two nodes; another optimizer would make fp32 gradients of them, and save nothing."""
+    model = ModelSpec(preset="llama-3.1-70b", num_layers=88)
+    aware = ("--use-precision-aware-optimizer",)
+    run = job(nodes=2, model=model, global_batch_size=16, extra_args=aware)
     found = search(run, model_shape(run.model), INSTANCES["p5.48xlarge"])
     assert found
     assert all(REDUCED in each.extra_args for each in found)
