@@ -73,8 +73,12 @@ def main(argv: Sequence[str], report: Report) -> None:
         parts = [part for folder in of for part in record_files.parts(folder, rank)]
         if not parts or (since and parts[-1].stat().st_mtime < since):
             continue
-        said = _telling(of, rank, options) if options.match else _lines(parts, since)
-        tail = None if options.match else options.tail
+        said, tail = _lines(parts, since), options.tail
+        if options.match:
+            # Of each start the lines that match, and its last ones.
+            ends = [_lines(record_files.parts(folder, rank), None) for folder in of]
+            tell, tail = (options.match, tail or 0), None
+            said = (line for each in ends for line in record_files.telling(each, *tell))
         told[rank], dropped = _last(said, tail, left // (len(found) - more))
         left -= sum(len(line) + 1 for line in told[rank])
         cut += dropped
@@ -97,17 +101,6 @@ def _kept(directory: Path) -> dict[str, Any]:
         for first in sorted((directory / start).glob("rank-?????.log"))[:1]:
             begun = _moment(_first(first)) or 0
     return {**json.loads(files[newest].read_text())} if files and newest >= begun else {}
-
-
-def _telling(of: Sequence[Path], rank: int, options: argparse.Namespace) -> Iterator[bytes]:
-    """Yield of each start the lines that match, and its last ones."""
-    for folder in of:
-        end: deque[bytes] = deque()
-        for line in _lines(record_files.parts(folder, rank), None):
-            end.append(line)
-            if len(end) > (options.tail or 0) and options.match.search(early := end.popleft()):
-                yield early
-        yield from end
 
 
 def _chosen(

@@ -12,7 +12,6 @@ import os
 import re
 import sys
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,8 +60,11 @@ def of(start: Path) -> dict[str, Any] | None:
     # The first rank and the last tell of steps; who ended first, of why.
     badly = [(found[1], rank) for rank in ends if (found := _BADLY.match(ends[rank]))]
     chosen = {0, max(ends)} | ({min(badly)[1]} if badly else set())
-    told = ((rank, line) for rank in sorted(chosen) for line in _telling(start, rank))
-    lines = [f"[{rank}] {log_line(line)}" for rank, line in told]
+    lines = [
+        f"[{rank}] {log_line(line)}"
+        for rank in sorted(chosen)
+        for line in record_files.telling(_lines(start, rank), _TELLS, _LAST)
+    ]
     # Who has written its last line lives no more.
     lives = any(not _OVER.match(each) for each in ends.values())
     lives = lives and time.time() - record_files.newest(start) < _ALIVE_SECONDS
@@ -88,15 +90,10 @@ def _end(file: Path) -> bytes:
         return lines.read().rstrip(b"\n").rpartition(b"\n")[2]
 
 
-def _telling(start: Path, rank: int) -> Iterator[bytes]:
-    end: deque[bytes] = deque()
+def _lines(start: Path, rank: int) -> Iterator[bytes]:
     for part in record_files.parts(start, rank):
         with part.open("rb") as lines:
-            for line in lines:
-                end.append(line.rstrip(b"\r\n")[:_LONGEST_BYTES])
-                if len(end) > _LAST and _TELLS.search(early := end.popleft()):
-                    yield early
-    yield from end
+            yield from (line.rstrip(b"\r\n")[:_LONGEST_BYTES] for line in lines)
 
 
 if __name__ == "__main__":

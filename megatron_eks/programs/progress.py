@@ -1,6 +1,7 @@
 """Says on stderr how far a program is, in a line every some seconds."""
 
 import time
+from datetime import timedelta
 
 from megatron_eks.programs import program
 
@@ -39,12 +40,5 @@ class Progress:
         if self._documents:
             said.append(f"{self._documents / seconds:,.0f} documents/s")
             said.append(f"{self._tokens / seconds:,.0f} tokens/s")
-        left = clock((self.total - self.done) / rate) if rate else "?"
+        left = timedelta(seconds=round((self.total - self.done) / rate)) if rate else "?"
         return f"{', '.join(said)}, {left} left"
-
-
-def clock(seconds: float) -> str:
-    """Write a time span."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -11,6 +11,8 @@ import re
 import shutil
 import threading
 import time
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -160,6 +162,16 @@ def place(part: Path) -> int:
     """Return the place of a file's first byte in all that its rank has written."""
     number = part.name.split(".")[1]
     return int(number) if number.isdecimal() else 0
+
+
+def telling(lines: Iterable[bytes], pattern: re.Pattern[bytes], last: int) -> Iterator[bytes]:
+    """Yield the lines that match, and so many last ones."""
+    end: deque[bytes] = deque()
+    for line in lines:
+        end.append(line)
+        if len(end) > last and pattern.search(early := end.popleft()):
+            yield early
+    yield from end
 
 
 def prune(logs: Path) -> None:

@@ -43,6 +43,8 @@ TELLING = (
 """Finds every line that something is read from here, and few others."""
 NEWEST = 10
 """Lines of steps that tell how a run goes now: single ones differ by what else went on."""
+FIGURES = ("seconds", "tokens_per_second", "mfu", "grad_norm")
+"""What a step may tell beside its loss, and others keep of it."""
 LEAST_MFU = 0.001
 """No GPU is so slow: ranks run on CPUs, as in a rehearsal, and the plan is not theirs."""
 # A save or a validation between two lines takes less.
@@ -60,6 +62,7 @@ class Step:
 
     step: int
     steps: int
+    """0 where nobody tells."""
     loss: float
     """NaN where the line has none: Megatron leaves out what is no number."""
     seconds: float | None = None

@@ -28,7 +28,6 @@ from pathlib import Path
 from megatron_eks.programs import program
 from megatron_eks.programs.program import Report, StopError
 
-_COUNT = program.at_least(1)
 _PREFIX = ".storage-bench-"
 _SHARED = ("lustre", "nfs", "fuse")
 # No run takes that long, so what is older was left by one that was killed.

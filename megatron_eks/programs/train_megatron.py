@@ -18,8 +18,11 @@ Environment: MEGATRON_LM names the Megatron-LM checkout (default /opt/megatron-l
 """
 
 import argparse
+import multiprocessing
 import os
+import runpy
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -28,11 +31,13 @@ from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import whole
 from megatron_eks.programs.prepare.indexed_data import DataSet
 from megatron_eks.programs.printable import guarded
-from megatron_eks.programs.program import Report
-from megatron_eks.programs.start import companions, guard, megatron_process, preconditions, profiler
+from megatron_eks.programs.program import EXIT_USAGE, Report, usage_error
+from megatron_eks.programs.start import companions, guard, preconditions, profiler
 from megatron_eks.programs.trainer.tracking import check_packages
 
 MEGATRON_LM = "/opt/megatron-lm"
+# Where Megatron reads its arguments, and makes its configurations of them.
+_ARGUMENTS = ("/megatron/training/arguments.py", "/megatron/training/argument_utils.py")
 
 
 class Start:
@@ -142,6 +147,40 @@ def prepare(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, S
     return report.exit_code, start, words
 
 
+def run_megatron(program: Path, words: Sequence[str]) -> int:
+    """Run Megatron's program in this process; an error ends the process at once.
+
+    With --exit-signal-handler its data loader workers ignore SIGTERM too
+    (megatron/training/datasets/data_samplers.py, core 0.19). A process that ends by an exception
+    sends them SIGTERM and waits for them: for ever, as other ranks' GPUs wait for it.
+    """
+    sys.argv = [str(program), *words]
+    sys.path[0] = str(program.parent)
+    try:
+        runpy.run_path(str(program), run_name="__main__")
+    except SystemExit as end:
+        if end.code is not None and not isinstance(end.code, int):
+            sys.stderr.write(f"{end.code}\n")
+            return 1
+        return end.code or 0
+    except Exception as problem:  # noqa: BLE001 -- whatever Megatron ends with
+        sys.excepthook(*sys.exc_info())
+        places = traceback.extract_tb(problem.__traceback__)
+        refused = any(each.filename.endswith(_ARGUMENTS) for each in places)
+        if refused:
+            # Some of its assertions say nothing but what they assert.
+            said = str(problem).strip() or places[-1].line or type(problem).__name__
+            remedy = "change extra_args, or the key that it speaks of"
+            sys.stderr.write(f"{usage_error('Megatron', said, remedy)}\n")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for child in multiprocessing.active_children():
+            child.kill()
+        # Not sys.exit: queues of the killed processes would be waited for as well.
+        os._exit(EXIT_USAGE if refused else 1)
+    return 0
+
+
 def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     """Check, say what was found, and train; return the exit code."""
     profiler.begin_under_nsys(environment)
@@ -149,7 +188,8 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     if refused:
         return refused
     profiler.beside_megatron(environment)
-    code = megatron_process.run(str(start.program), words)
+    assert start.program is not None  # noqa: S101 -- prepare has named it
+    code = run_megatron(start.program, words)
     sys.stdout.flush()
     if code == 0:
         start.beside.finish()

@@ -14,8 +14,7 @@ import json, sys
 from pathlib import Path
 from megatron_eks.programs.trainer.batches import Batches
 from megatron_eks.programs.trainer.documents import JsonLines
-from megatron_eks.programs.trainer.text import TextSamples, merge
-from megatron_eks.programs.trainer.tokenizer import Tokenizer
+from megatron_eks.programs.trainer.text import TextSamples, Tokenizer, merge
 path, directory, plan, length = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), int(sys.argv[4])
 tokenizer = Tokenizer(directory)
 state, consumed, taken = {}, 0, []

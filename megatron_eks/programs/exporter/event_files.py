@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from megatron_eks.programs import program
-from megatron_eks.programs.exporter.steps_file import step_of
 from megatron_eks.programs.run_log import Step
 
 VARIABLE = "TENSORBOARD_LOGGING_DIR"
@@ -93,11 +92,11 @@ class EventFiles:
 
     def _steps(self, file: _File) -> Iterator[tuple[Step, float | None, float]]:
         for _ in _read(file):
-            told = {"step": file.step, **file.values}
+            told = dict[str, Any](file.values)
             waited, rate = told.pop("data_seconds", None), told.pop("gpu_tokens", None)
             told |= {} if rate is None else {"tokens_per_second": rate * self._gpus}
             if "loss" in told:
-                yield step_of(told), waited, file.at
+                yield Step(file.step, 0, **told), waited, file.at
 
     def _newest(self) -> list[Path]:
         """Return the files, the newest first: their names say in which second they began."""

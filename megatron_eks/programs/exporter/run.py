@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from megatron_eks.programs import program, run_log
 from megatron_eks.programs.checks.efa_system import System
@@ -25,9 +26,8 @@ from megatron_eks.programs.exporter import event_files
 from megatron_eks.programs.exporter.plan import VARIABLE, Plan
 from megatron_eks.programs.exporter.series import EFA_COUNTERS, text_of
 from megatron_eks.programs.exporter.server import serve
-from megatron_eks.programs.exporter.steps_file import FIGURES, data_seconds, step_of
 from megatron_eks.programs.exporter.to_mlflow import Sender
-from megatron_eks.programs.run_log import Step
+from megatron_eks.programs.run_log import FIGURES, Step
 
 _ROUND_SECONDS = 10.0
 # What starts later than this after the last sign of life is another submission.
@@ -36,6 +36,8 @@ _RESTART_SECONDS = 600.0
 _LINGER_SECONDS = 31.0
 # Until a checkpoint that is due is whole.
 _SAVE_SECONDS = 600.0
+# More than a line of metrics.jsonl has.
+_MOST_BYTES = 4096
 
 
 @dataclass
@@ -66,6 +68,7 @@ class Exporter:
         system: System | None = None,
     ) -> None:
         self._plan, self._node, self._folder, self._clock = plan, node, folder, clock
+        self._file = f"metrics-{node:05}.json"
         self._system = system or System(Path("/"), {})
         # Megatron prints steps on its last rank, and all else on the first.
         self._tells = node == 0 or plan.kind.startswith("megatron")
@@ -97,9 +100,8 @@ class Exporter:
                 serve(self._plan.port, self.text, self._scraped)
                 self._answers = True
         except OSError as problem:
-            remedy = "training goes on, and its alarms know nothing"
-            found = str(problem.strerror)
-            program.say(str(program.warning(f"metrics port {self._plan.port}", found, remedy)))
+            words = str(problem.strerror), "training goes on, and its alarms know nothing"
+            program.say(str(program.warning(f"metrics port {self._plan.port}", *words)))
             return
         threading.Thread(target=self._keep, daemon=True).start()
 
@@ -158,7 +160,7 @@ class Exporter:
                 self._take(step, at)
                 self._is_written = True
         if self._own is not None and self._own.exists():
-            self._data_seconds = data_seconds(self._own)
+            self._data_seconds = _data_seconds(self._own)
 
     def _keep(self) -> None:
         while True:
@@ -168,17 +170,11 @@ class Exporter:
                 self.look()
             time.sleep(_ROUND_SECONDS)
 
-    @property
-    def _file(self) -> str:
-        return f"metrics-{self._node:05}.json"
-
     def _remember(self, folder: Path) -> None:
         """Go on from what the last start has left, if it has only just ended."""
         self._remembers = True
-        last = max(
-            (each for each in folder.parent.glob(f"*/{self._file}") if each.parent < folder),
-            default=None,
-        )
+        every = folder.parent.glob(f"*/{self._file}")
+        last = max((each for each in every if each.parent < folder), default=None)
         if last is None or self._began - last.stat().st_mtime > _RESTART_SECONDS:
             return
         own, found = self._memory, _Memory(**json.loads(last.read_text()))
@@ -233,11 +229,10 @@ class Exporter:
         yield from ((name, "", value) for name, value in known.items() if value is not None)
 
     def _of_step(self, step: Step, now: float) -> dict[str, float | None]:
-        plan, memory, total = self._plan, self._memory, step.steps
-        step = self._whole(step)
+        plan, memory, step = self._plan, self._memory, self._whole(step)
         known: dict[str, float | None] = {
             "step": step.step,
-            "steps": plan.steps or total or None,
+            "steps": plan.steps or step.steps or None,
             "loss": step.loss,
             "grad_norm": step.grad_norm,
             "step_seconds": step.seconds,
@@ -259,13 +254,13 @@ class Exporter:
 
     def _whole(self, step: Step) -> Step:
         """Return a step with what its line leaves out, from event files and from the plan."""
-        plan, found = self._plan, {"step": step.step, "loss": step.loss}
+        plan, found = self._plan, dict[str, Any]()
         for told in filter(None, (self._written, step)):
             found |= {key: each for key in FIGURES if (each := getattr(told, key)) is not None}
         if seconds := found.get("seconds"):
             known = {"tokens_per_second": plan.tokens, "mfu": plan.peak_seconds}
             found = {key: each / seconds for key, each in known.items() if each} | found
-        return step_of(found)
+        return Step(step.step, step.steps, step.loss, **found)
 
     def _silent_limit(self) -> float:
         gaps = [after - before for before, after in pairwise(tuple(self._seen))]
@@ -294,3 +289,12 @@ def of_pod(
     exporter = Exporter(Plan.read(text), node, folder)
     exporter.start()
     return exporter
+
+
+def _data_seconds(metrics: Path) -> float | None:
+    """Return how long the newest step of our trainers waited for its batch."""
+    with metrics.open("rb") as file:
+        file.seek(max(0, metrics.stat().st_size - _MOST_BYTES))
+        whole, _, _ = file.read().rpartition(b"\n")
+    waited: float | None = json.loads(whole.rpartition(b"\n")[2]).get("data_seconds")
+    return waited

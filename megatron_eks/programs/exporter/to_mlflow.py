@@ -3,8 +3,7 @@
 from queue import SimpleQueue
 from threading import Thread
 
-from megatron_eks.programs.exporter.steps_file import FIGURES
-from megatron_eks.programs.run_log import Step
+from megatron_eks.programs.run_log import FIGURES, Step
 from megatron_eks.programs.trainer.tracking import Trackers
 
 # A program that fails at once ends before MLflow is imported.

@@ -13,8 +13,7 @@ from megatron_eks.programs.trainer.config import Config
 from megatron_eks.programs.trainer.documents import open_documents
 from megatron_eks.programs.trainer.indexed import IndexedSamples
 from megatron_eks.programs.trainer.order import rank_samples
-from megatron_eks.programs.trainer.text import STREAMS, TextSamples
-from megatron_eks.programs.trainer.tokenizer import BadTokenizerError, Tokenizer
+from megatron_eks.programs.trainer.text import STREAMS, TextSamples, Tokenizer
 
 _VALIDATION_SEQUENCES = 64
 # A read from the network may hang, and GPUs are not to wait for it after the last step.
@@ -34,16 +33,13 @@ class Batch:
 
 
 def open_samples(config: Config, vocabulary: int) -> Samples:
-    """Open the data set of a configuration.
-
-    Raises BadTokenizerError, BadDocumentError, ValueError and OSError, each with a text for people.
-    """
+    """Open the data set of a configuration; raises ValueError and OSError, for people to read."""
     training, data = config.training, config.data
     if is_indexed(data.dataset):
         return IndexedSamples(data.dataset, training.sequence_length, training.seed)
     tokenizer = Tokenizer(data.tokenizer)
     if tokenizer.vocabulary > vocabulary:
-        raise BadTokenizerError(
+        raise ValueError(
             f"{data.tokenizer}: {tokenizer.vocabulary} tokens, and the model knows {vocabulary} - "
             "use the model's own tokenizer, or raise model.vocab_size"
         )

@@ -40,10 +40,6 @@ class LostCheckpointsError(Exception):
     """Checkpoints are there, and none of them can be loaded."""
 
 
-class NotSavedError(OSError):
-    """What a run ends with could not be saved."""
-
-
 class Checkpointer:
     """Saves and loads what a run needs to go on: weights, optimizer and the trainer's own state."""
 
@@ -141,7 +137,7 @@ class Checkpointer:
         return self.finish() if wait else True
 
     def save_last(self, step: int, trainer: dict[str, Any]) -> None:
-        """Save what the run ends with, again if that fails. Raises NotSavedError."""
+        """Save what the run ends with, again if that fails. Raises OSError."""
         self._at_end = True
         for pause in _PAUSES_SECONDS:
             time.sleep(pause)
@@ -151,7 +147,7 @@ class Checkpointer:
         other = f"the last whole one is {last.name}" if last else "no other is whole"
         found, _, remedy = self._why.partition("; ")
         message = f"the checkpoint of step {step} was not saved: {found}; {other}"
-        raise NotSavedError(f"{message} - {remedy or 'read the lines above'}")
+        raise OSError(f"{message} - {remedy or 'read the lines above'}")
 
     def gather(self, own: object) -> list[Any]:
         """Return what every rank has to say; earlier saves are waited for."""

@@ -77,7 +77,7 @@ class Loop:
     ) -> Literal["finished", "stopped"]:
         """Train from the step after `start` to the end, or until a SIGTERM on any rank.
 
-        Raises NotFiniteError, NotSavedError when the last checkpoint fails, and what batches raise.
+        Raises NotFiniteError, OSError when the last checkpoint fails, and what batches raise.
         """
         signal.signal(signal.SIGTERM, self._ask_to_stop)
         last = self._training.max_steps

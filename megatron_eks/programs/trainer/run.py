@@ -5,9 +5,10 @@ import faulthandler
 import gc
 import json
 import os
+import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,28 +18,32 @@ from torch import nn
 
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.programs import program
+from megatron_eks.programs.prepare.indexed_data import check_prefix
 from megatron_eks.programs.printable import guarded
 from megatron_eks.programs.program import (
     EXIT_CHECK_FAILED,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
+    Finding,
     Report,
     error,
+    usage_error,
 )
-from megatron_eks.programs.start import companions, guard, profiler
-from megatron_eks.programs.trainer.batches import Batches, open_samples
+from megatron_eks.programs.start import companions, guard, preconditions, profiler
+from megatron_eks.programs.trainer.batches import Batches, is_indexed, open_samples
 from megatron_eks.programs.trainer.checkpoint import Checkpointer, LostCheckpointsError
 from megatron_eks.programs.trainer.config import Config, Training, read_config
+from megatron_eks.programs.trainer.documents import JSONL
 from megatron_eks.programs.trainer.loop import Loop, NotFiniteError
 from megatron_eks.programs.trainer.metrics import Metrics
 from megatron_eks.programs.trainer.model import Decoder
 from megatron_eks.programs.trainer.parallel import Parallel, Weights, attention, compile_layers
-from megatron_eks.programs.trainer.shape import read_model
-from megatron_eks.programs.trainer.start import check_all
+from megatron_eks.programs.trainer.shape import matrix_parameters, read_model
 from megatron_eks.programs.trainer.tracking import NAMES, Trackers, check_packages
 from megatron_eks.programs.trainer.weights import check_pretrained, initialize, load_pretrained
 
 Layout = Callable[[Decoder, torch.device, str, Weights], Parallel]
+_DATA_SET = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _ALONE = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
 
 
@@ -60,7 +65,7 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
     report.collect(guard.start(options, os.environ, config.timeout_minutes))
     if shape is None:
         return guard.refuse(program, report)
-    report.collect(check_all(config, shape, options.device))
+    report.collect(_check(config, shape, options.device))
     if os.environ["RANK"] == "0":
         report.collect(check_packages(options.track))
         report.collect(companions.check_copies(Path(saves.directory), saves.s3_uri))
@@ -194,6 +199,36 @@ def _be_alone_without_torchrun() -> None:
     if "RANK" not in os.environ:
         # One process, on a port of its own choice.
         os.environ.update(_ALONE, MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+
+
+def _check(config: Config, shape: ModelShape, device: str) -> Iterator[Finding]:
+    """Check device, shape, data and directories, as this node sees them."""
+    needed = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if device != "cpu" and (there := torch.cuda.device_count()) < needed:
+        found = f"{there} GPUs, and {needed} processes on this node"
+        yield error("device", found, "start one process a GPU, or use --device cpu")
+    length, most = config.training.sequence_length, shape.max_position_embeddings
+    if length > most:
+        found = f"{length}, and the model has {most} positions"
+        yield usage_error("training.sequence_length", found, f"use at most {most}")
+    dataset = config.data.dataset
+    if is_indexed(dataset) or dataset.endswith((".bin", ".idx")):
+        yield from check_prefix(dataset, [])
+    elif dataset.endswith(JSONL):
+        if not Path(dataset).is_file():
+            yield error(dataset, "no such file", "correct data.dataset")
+    elif not Path(dataset).is_dir() and not _DATA_SET.fullmatch(dataset):
+        remedy = "name a .jsonl file, an indexed prefix, or a Hugging Face data set"
+        yield error(dataset, "neither data here nor a name of Hugging Face's", remedy)
+    yield from preconditions.check_environment(os.environ)
+    # Once a node: ranks beside each other see the same.
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        directory = Path(config.checkpoint.directory)
+        # fp32 weights of the layers' matrices, and both of Adam's moments.
+        where = directory, None, config.checkpoint.format, 12 * matrix_parameters(shape)
+        yield from preconditions.check_save(*where)
+        if directory.is_dir():
+            yield from preconditions.check_space(*where)
 
 
 def _split(words: str) -> tuple[str, str]:

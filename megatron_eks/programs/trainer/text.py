@@ -8,17 +8,42 @@ samples come from, which for most numbers of ranks is its share of the whole.
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from megatron_eks.programs.prepare import tokenizer
+from megatron_eks.programs.prepare.job import PrepareError
 from megatron_eks.programs.trainer.documents import Documents
-from megatron_eks.programs.trainer.tokenizer import Tokenizer
 
 STREAMS = 64
 # Without a validation split of its own, the last of so many documents is held out.
 _HELD_OUT = 20
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+
+
+class Tokenizer:
+    """A Hugging Face tokenizer, from a directory or by name; its EOS ends each document."""
+
+    def __init__(self, name: str) -> None:
+        """Raise ValueError if it is not there, not readable, or has no end of document."""
+        try:
+            loaded = tokenizer.load(_directory(name), "tokenizers")
+        except PrepareError as problem:
+            said = problem.finding
+            raise ValueError(f"{said.subject}: {said.found} - {said.remedy}") from problem
+        if loaded.eod is None:
+            raise ValueError(f"{name}: no end of document - set eos_token in tokenizer_config.json")
+        self.vocabulary, self.end = loaded.numbers, loaded.eod.id
+        self._library = loaded.reference.library
+
+    def encode(self, text: str) -> list[int]:
+        """Return a document's tokens; none at all for an empty text."""
+        if not text:
+            return []
+        return [*self._library.encode(text, add_special_tokens=False).ids, self.end]
 
 
 @dataclass
@@ -175,3 +200,16 @@ def merge(states: list[dict[str, list[int]]]) -> dict[str, list[int]]:
 
 def _is_held_out(place: int) -> bool:
     return place % _HELD_OUT == _HELD_OUT - 1
+
+
+def _directory(name: str) -> Path:
+    if Path(name).is_dir() or Path(name).is_absolute():
+        return Path(name)
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 -- only a name needs the network
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=_TOKENIZER_FILES))
+    except Exception as problem:
+        raise ValueError(
+            f"{name}: {problem} - put the tokenizer on the shared file system and name its folder"
+        ) from problem

@@ -13,27 +13,13 @@ from typing import Any
 
 import torch
 import torch.distributed.checkpoint as dcp
-from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, Shard
+from torch import nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.programs.program import Finding, error
 
 _RESIDUAL_OUTPUTS = ("o_proj.weight", "down_proj.weight")
-
-
-def shard_rows(parameter: Tensor) -> tuple[Tensor, slice]:
-    """Return what this rank holds of a parameter, and which rows of the whole that is."""
-    if not isinstance(parameter, DTensor):
-        return parameter, slice(0, parameter.shape[0])
-    mesh = parameter.device_mesh
-    for axis, placement in enumerate(parameter.placements):
-        if isinstance(placement, Shard):
-            rows = math.ceil(parameter.shape[0] / mesh.size(axis))
-            first = min(rows * mesh.get_local_rank(axis), parameter.shape[0])
-            local = parameter.to_local()
-            return local, slice(first, first + local.shape[0])
-    return parameter.to_local(), slice(0, parameter.shape[0])
 
 
 @torch.no_grad()
@@ -44,16 +30,19 @@ def initialize(model: nn.Module, shape: ModelShape, seed: int) -> None:
     residual stream; norms 1, biases 0.
     """
     for name, parameter in model.named_parameters():
-        local, rows = shard_rows(parameter)
         if parameter.dim() == 1:
-            local.fill_(1.0 if name.endswith("norm.weight") else 0.0)
+            parameter.fill_(1.0 if name.endswith("norm.weight") else 0.0)
             continue
         narrow = math.sqrt(2 * shape.num_layers) if name.endswith(_RESIDUAL_OUTPUTS) else 1.0
-        generator = torch.Generator(device=local.device)
+        generator = torch.Generator(device=parameter.device)
         generator.manual_seed(_seed_of(name, seed))
-        whole = torch.empty(parameter.shape, device=local.device)
+        whole = torch.empty(parameter.shape, device=parameter.device)
         whole.normal_(0.0, shape.init_method_std / narrow, generator=generator)
-        local.copy_(whole[rows])
+        if isinstance(parameter, DTensor):
+            # Every rank has drawn the same, so none is asked for its part.
+            layout = parameter.device_mesh, parameter.placements
+            whole = distribute_tensor(whole, *layout, src_data_rank=None)
+        parameter.copy_(whole)
 
 
 def load_pretrained(model: nn.Module, directory: Path) -> None:
