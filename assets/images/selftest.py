@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 from xml.etree.ElementTree import Element, ElementTree, SubElement
 
 import selftest_cases
+from image_probe import MODULES
 from selftest_cases import Case, FailedError
 
 from megatron_eks.programs import program
@@ -108,7 +109,7 @@ def main(argv: Sequence[str], report: Report) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = program.parser(__doc__)
-    parser.add_argument("--image", choices=sorted(selftest_cases.PROGRAMS), required=True)
+    parser.add_argument("--image", choices=sorted(MODULES), required=True)
     parser.add_argument("--level", choices=selftest_cases.LEVELS, default="standard")
     parser.add_argument("--report", type=Path, metavar="FILE.xml", help="for CodeBuild's reports")
     names = [case.name for case in selftest_cases.CASES]

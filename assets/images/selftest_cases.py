@@ -11,20 +11,10 @@ from pathlib import Path
 
 from image_probe import MODULES
 
-LEVELS = ("quick", "standard", "full")
-PROGRAMS: dict[str, tuple[str, ...]] = {
-    "megatron": (
-        *("prepare_data", "train_megatron", "train_bridge", "train_fsdp", "train_ddp"),
-        *("convert_checkpoint", "checkpoint_sync", "fetch", "allreduce_bench", "efa_check"),
-    ),
-    "fsdp": (
-        *("train_fsdp", "train_ddp", "checkpoint_sync", "fetch", "allreduce_bench", "efa_check"),
-    ),
-}
-"""What jobs start in each image."""
+from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS
 
+LEVELS = ("quick", "standard", "full")
 _HERE = Path(__file__).resolve().parent
-_OURS = "megatron_eks.programs"
 _SECONDS = 600
 _CLOSE = 1e-4
 """Losses of the same step on other numbers of ranks: sums in another order."""
@@ -83,9 +73,9 @@ def _imports(_: Path, image: str) -> None:
     _run(sys.executable, "-c", _IMPORT, *MODULES[image])
 
 
-def _starts(_: Path, image: str) -> None:
-    for name in PROGRAMS[image]:
-        _run(sys.executable, "-m", f"{_OURS}.{name}", "--help")
+def _starts(_: Path, __: str) -> None:
+    for name in (*PROGRAM_OPTIONS, "checkpoint_sync"):
+        _run(sys.executable, "-m", f"{PACKAGE}.{name}", "--help")
 
 
 def _prepares(folder: Path, _: str) -> None:
@@ -110,7 +100,7 @@ def _ddp(folder: Path, _: str) -> None:
 
 def _storage(folder: Path, _: str) -> None:
     words = ("--size-gib", "0.01", "--processes", "2")
-    _run(sys.executable, "-m", f"{_OURS}.storage_bench", "--directory", folder, *words)
+    _run(sys.executable, "-m", f"{PACKAGE}.storage_bench", "--directory", folder, *words)
 
 
 def _ranks(folder: Path, _: str) -> None:
@@ -129,8 +119,8 @@ def _round_trip(folder: Path, _: str) -> None:
 
 
 def _all_reduce(_: Path, __: str) -> None:
-    words = ("--min-bytes", "1K", "--max-bytes", "1M", "--device", "cpu")
-    _run(*_torchrun(2), "-m", f"{_OURS}.allreduce_bench", *words)
+    words = ("--min-bytes", "1K", "--max-bytes", "1M")
+    _run(*_torchrun(2), "-m", f"{PACKAGE}.allreduce_bench", *words)
 
 
 CASES: tuple[Case, ...] = (
@@ -155,7 +145,7 @@ def _prepared(folder: Path, workers: int) -> Path:
     if not out.with_suffix(".idx").exists():
         tokenizer = ("--tokenizer", _tokenizer(folder))
         words = ("--input", _corpus(folder), "--output-prefix", prefix, *tokenizer)
-        start = (sys.executable, "-m", f"{_OURS}.prepare_data")
+        start = (sys.executable, "-m", f"{PACKAGE}.prepare_data")
         _run(*start, *words, "--append-eod", "--workers", workers)
         _run(*start, "--verify", out, *tokenizer)
     return out
@@ -178,7 +168,7 @@ def _train(folder: Path, name: str, ranks: int, run: str, *, batch: int = 1) -> 
     file = folder / f"{run}.json"
     file.write_text(json.dumps(config))
     words = ("--config", file, "--device", "cpu")
-    _run(*_torchrun(ranks), "-m", f"{_OURS}.{name}", *words)
+    _run(*_torchrun(ranks), "-m", f"{PACKAGE}.{name}", *words)
     lines = (checkpoints / "metrics.jsonl").read_text().splitlines()
     steps = {each["step"]: float(each["loss"]) for each in map(json.loads, lines)}
     return [steps[step] for step in sorted(steps)]

@@ -217,6 +217,5 @@ def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
     if words[0].text not in {starts, "sh", "bash"} or again:
         yield words[0], f"{words[0].raw!r} starts {name}", f"start it with {starts} alone"
     given = {word.text.partition("=")[0] for word in words[at + 1 :]}
-    needed = {each.rstrip("=!") for each in PROGRAM_OPTIONS[name].split() if each.endswith("!")}
-    for option in sorted(needed - given):
+    for option in sorted({*PROGRAM_OPTIONS[name].split()} - given):
         yield pod.main["args"], f"no {option}, which {name} needs", f"add {option}"

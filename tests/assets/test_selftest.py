@@ -2,16 +2,15 @@
 
 import json
 import subprocess
-from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
 from xml.etree import ElementTree as ET
 
+import image_probe
 import pytest
 import selftest_cases
 
 from megatron_eks.catalog.images import TestLevel
-from megatron_eks.catalog.program_options import PACKAGE
 from megatron_eks.plan.cluster.images import REPOSITORIES
 from megatron_eks.project import ROOT
 
@@ -69,11 +68,9 @@ def test_each_level_has_cases_and_holds_those_below():
     assert len(found[2]) == len(selftest_cases.CASES)
 
 
-def test_every_image_has_programs_that_exist():
-    """What a job starts is started once in the build."""
-    assert selftest_cases.PROGRAMS.keys() == REPOSITORIES.keys()
-    for names in selftest_cases.PROGRAMS.values():
-        assert all(find_spec(f"{PACKAGE}.{name}") for name in names)
+def test_every_image_has_modules_to_import():
+    """What a job starts in it, and scripts of others, find them."""
+    assert image_probe.MODULES.keys() == REPOSITORIES.keys()
 
 
 def test_a_command_that_never_ends_is_ended(monkeypatch):

@@ -5,7 +5,6 @@ import re
 from megatron_eks.catalog import shown
 from megatron_eks.catalog.environment import POLICIES, READ, Verdict
 from megatron_eks.catalog.megatron_options import OPTIONS
-from megatron_eks.catalog.program_options import PROGRAM_OPTIONS
 from megatron_eks.project import ROOT
 
 _OPTION = re.compile(r'"(--[a-z][a-z0-9_-]+)[="]')
@@ -33,11 +32,13 @@ def test_options_are_those_that_the_source_writes():
     assert of_megatron <= listed
     everywhere = of_megatron | {
         option
-        for folder in ("charts", "megatron_eks/demo", "megatron_eks/ops", "megatron_eks/plan")
+        for folder in (
+            "charts",
+            *(f"megatron_eks/{e}" for e in ("demo", "ops", "plan", "programs")),
+        )
         for path in (ROOT / folder).rglob("*.py")
         for option in _OPTION.findall(path.read_text())
     }
-    of_programs = " ".join(PROGRAM_OPTIONS.values()).replace("=", " ").replace("!", " ").split()
-    assert listed - everywhere - set(of_programs) == set()
+    assert listed - everywhere == set()
     ours = {"--" + name for name in ["model", "name", "resume", "seed", "split", "verify"]}
     assert (listed & OPTIONS.keys()) - of_megatron - ours == set()
