@@ -26,8 +26,8 @@ from megatron_eks.programs.exporter import event_files
 from megatron_eks.programs.exporter.plan import VARIABLE, Plan
 from megatron_eks.programs.exporter.series import EFA_COUNTERS, text_of
 from megatron_eks.programs.exporter.server import serve
-from megatron_eks.programs.exporter.to_mlflow import Sender
 from megatron_eks.programs.run_log import FIGURES, Step
+from megatron_eks.programs.trainer.tracking import Sender
 
 _ROUND_SECONDS = 10.0
 # What starts later than this after the last sign of life is another submission.

@@ -17,7 +17,6 @@ reached, 130 interrupted.
 Environment: HF_ENDPOINT names another Hugging Face hub.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -117,18 +116,16 @@ def main(argv: Sequence[str], report: Report) -> None:
     held = present(directory, kind, name)
     report.facts.update(fetched=held is None)
     if held is None:
-        held = fetch(_source(options, kind, name), directory)
+        if kind == "s3":
+            source: Source = S3Source(name)
+        else:
+            token = read_token(options.token_file) if options.token_file else None
+            source = HubSource(name, token, tokenizer_only=kind == "tokenizer")
+        held = fetch(source, directory)
     else:
         program.say(f"{directory}: there already, at {held.revision}")
     size = sum(file.size for file in held.files)
     report.facts.update(revision=held.revision, files=len(held.files), bytes=size)
-
-
-def _source(options: argparse.Namespace, kind: str, name: str) -> Source:
-    if kind == "s3":
-        return S3Source(name)
-    token = read_token(options.token_file) if options.token_file else None
-    return HubSource(name, token, tokenizer_only=kind == "tokenizer")
 
 
 def _check_space(missing: Sequence[RemoteFile], staging: Path) -> None:

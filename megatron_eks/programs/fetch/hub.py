@@ -73,8 +73,13 @@ class HubSource:
         information = self._try(lambda: api.model_info(name, files_metadata=True))
         self.revision: str = information.sha
         stated = {each.rfilename: each for each in information.siblings}
-        chosen = choose(list(stated), tokenizer_only=tokenizer_only)
-        self.files = [_remote_file(stated[name]) for name in chosen]
+        chosen = [stated[each] for each in choose([*stated], tokenizer_only=tokenizer_only)]
+        # Of other files, which are small, the hub has git's own hash.
+        sums = [each.lfs.sha256 if each.lfs else None for each in chosen]
+        self.files = [
+            RemoteFile(each.rfilename, each.size, sha256)
+            for each, sha256 in zip(chosen, sums, strict=True)
+        ]
         if not self.files:
             raise StopError(
                 program.EXIT_NOT_FOUND, name, f"it has no {self.kind}", "correct the name"
@@ -128,12 +133,6 @@ class HubSource:
             code, found = program.EXIT_NOT_FOUND, "no such model, or a private one"
             remedy = "correct the name, or give a token that may read it with --token-file"
         return StopError(code, self.name, found, remedy)
-
-
-def _remote_file(stated: Any) -> RemoteFile:  # noqa: ANN401 -- huggingface_hub is not here to check
-    # Of other files, which are small, the hub has git's own hash.
-    sha256 = stated.lfs.sha256 if stated.lfs else None
-    return RemoteFile(stated.rfilename, stated.size, sha256)
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

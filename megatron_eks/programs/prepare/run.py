@@ -27,11 +27,6 @@ class Counts:
     lines: int = 0
     skipped: int = 0
 
-    @property
-    def documents(self) -> int:
-        """Return how many lines gave one."""
-        return self.lines - self.skipped
-
 
 class Run:
     """One preparation, from its first block or its last commit to the end of its inputs."""

@@ -70,7 +70,7 @@ def inputs(reader: Reader, counts: Sequence[Counts], key: int) -> list[Entry]:
             "bytes": source.size,
             "compression": packed,
             "lines": count.lines,
-            "documents": count.documents,
+            "documents": count.lines - count.skipped,
             "skipped": count.skipped,
             "tokens": count.tokens[key],
         }

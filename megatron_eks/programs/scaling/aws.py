@@ -51,7 +51,8 @@ class NodeGroups:
         group = json.loads(self._call("eks", "GET", self._path(name)))["nodegroup"]
         wanted, trouble = int(group["scalingConfig"]["desiredSize"]), ""
         for each in group.get("resources", {}).get("autoScalingGroups", ()):
-            found = self._scaling("DescribeAutoScalingGroups", **_member(each["name"]))
+            only = {"AutoScalingGroupNames.member.1": each["name"]}
+            found = self._scaling("DescribeAutoScalingGroups", **only)
             wanted = max(wanted, *map(int, _texts(found, "DesiredCapacity") or ["0"]))
             last = self._scaling(
                 "DescribeScalingActivities", AutoScalingGroupName=each["name"], MaxRecords="1"
@@ -108,10 +109,6 @@ class NodeGroups:
             message = _MESSAGE.search(text)
             said = message.group(1) if message else f"{error.code} {error.reason}"
             raise RefusedError(f"{service}: {said}") from None
-
-
-def _member(name: str) -> dict[str, str]:
-    return {"AutoScalingGroupNames.member.1": name}
 
 
 def _texts(document: str, name: str) -> list[str]:

@@ -54,7 +54,9 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     profiler.begin_under_nsys(os.environ)
     options = _parser(description).parse_args(argv)
-    _be_alone_without_torchrun()
+    if "RANK" not in os.environ:
+        # One process, on a port of its own choice.
+        os.environ.update(_ALONE, MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
     report = Report()
     config = read_config(options.config, report.findings)
     if config is None:
@@ -189,16 +191,12 @@ class _Rank:
             dist.init_process_group("gloo", timeout=timeout)
 
     def _say_error(self, words: str) -> None:
-        report = Report([error(self.program, *_split(words))])
+        found, _, remedy = words.rpartition(" - ")
+        said = (found, remedy) if found else (remedy, "read the lines above")
+        report = Report([error(self.program, *said)])
         report.write_findings()
         if self.rank == 0:
             report.write_summary({"program": self.program, "status": "failed"})
-
-
-def _be_alone_without_torchrun() -> None:
-    if "RANK" not in os.environ:
-        # One process, on a port of its own choice.
-        os.environ.update(_ALONE, MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
 
 
 def _check(config: Config, shape: ModelShape, device: str) -> Iterator[Finding]:
@@ -229,11 +227,6 @@ def _check(config: Config, shape: ModelShape, device: str) -> Iterator[Finding]:
         yield from preconditions.check_save(*where)
         if directory.is_dir():
             yield from preconditions.check_space(*where)
-
-
-def _split(words: str) -> tuple[str, str]:
-    found, _, remedy = words.rpartition(" - ")
-    return (found, remedy) if found else (remedy, "read the lines above")
 
 
 def _parser(description: str | None) -> argparse.ArgumentParser:

@@ -7,11 +7,16 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 from megatron_eks.programs.program import Finding, error
+from megatron_eks.programs.run_log import FIGURES, Step
 
 NAMES = ("wandb", "mlflow")
+# A program that fails at once ends before MLflow is imported.
+_LAST_SECONDS = 20.0
 
 _Log = Callable[[Mapping[str, float], int], object]
 _End = Callable[[bool], object]
@@ -70,3 +75,24 @@ class Trackers:
             said = f"warning runtime.tracking: {name}: {problem} - training goes on without it\n"
             with suppress(OSError):
                 sys.stderr.write(said)
+
+
+class Sender(Thread):
+    """Sends the steps of a program that writes to no MLflow; its end waits for some seconds."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(daemon=True)
+        self._job, self.steps = job, SimpleQueue[Step | bool]()
+        self.start()
+
+    def run(self) -> None:
+        """Send what comes, until the end."""
+        trackers = Trackers(("mlflow",), self._job)
+        while not isinstance(step := self.steps.get(), bool):
+            trackers.send({name: getattr(step, name) for name in ("step", "loss", *FIGURES)})
+        trackers.close(well=step)
+
+    def close(self, *, well: bool) -> None:
+        """End the run."""
+        self.steps.put(well)
+        self.join(_LAST_SECONDS)
