@@ -24,9 +24,9 @@ from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
 from megatron_eks.programs.checkpoint import checkpoints, disk, manifests, retention, whole
-from megatron_eks.programs.checkpoint.manifest_format import Manifest
+from megatron_eks.programs.checkpoint.manifest_format import FileEntry, Manifest
 from megatron_eks.programs.checkpoint.whole import State
-from megatron_eks.programs.trainer.storage import Planner, Writer, take_sums
+from megatron_eks.programs.trainer.storage import Planner, Writer
 
 _ASIDE = ".saving-"
 _FORMAT = whole.DEFAULT_FORMAT
@@ -129,9 +129,13 @@ class Checkpointer:
             return False
 
         def write() -> None:
-            dcp.save(staged, storage_writer=Writer(aside), process_group=self._group)
+            writer = Writer(aside)
+            dcp.save(staged, storage_writer=writer, process_group=self._group)
+            written: list[Any] = [None] * self._ranks
+            dist.all_gather_object(written, writer.entries, group=self._group)
             if self._rank == 0:
-                self._publish(aside, step, trainer, begun)
+                sums = {entry.path: entry for entries in written for entry in entries}
+                self._publish(aside, sums, trainer, begun)
 
         self._pending = (self._writer.submit(write), step)
         return self.finish() if wait else True
@@ -251,9 +255,11 @@ class Checkpointer:
         words = self.root / name, _FORMAT
         return self.gather(whole.by_bytes(*words, threads=2, deadline=deadline, only=is_mine))
 
-    def _publish(self, aside: Path, step: int, trainer: dict[str, Any], begun: float) -> None:
+    def _publish(
+        self, aside: Path, sums: dict[str, FileEntry], trainer: dict[str, Any], begun: float
+    ) -> None:
+        step: int = trainer["step"]
         final = self.root / f"iter_{step:07d}"
-        sums = take_sums(aside)
         content = {
             "sharded_backend": "torch_dcp",
             "sharded_backend_version": 1,

@@ -6,8 +6,6 @@ read here by torch's short list of classes.
 """
 
 import io
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,34 +14,18 @@ from torch.distributed.checkpoint import DefaultLoadPlanner, FileSystemWriter
 from torch.distributed.checkpoint._nested_dict import set_element
 
 from megatron_eks.programs.checkpoint import manifests
-from megatron_eks.programs.checkpoint.manifest_format import FileEntry
-
-_SUMS = ".sums-"
 
 
 class Writer(FileSystemWriter):
     """Reads what a rank wrote back from the file system, for the manifest."""
 
     def write_data(self, plan: Any, planner: Any) -> Any:  # noqa: ANN401 -- torch ships no types here
-        """Write a rank's files, then note their checksums beside them."""
+        """Write a rank's files, then note their checksums in `entries`."""
         written = super().write_data(plan, planner)
-        directory, prefix = Path(self.path), plan.storage_data.prefix
-        found = [
-            asdict(manifests.entry(directory, path))
-            for path in sorted(directory.glob(f"{prefix}*"))
-        ]
-        (directory / f"{_SUMS}{prefix}").write_text(json.dumps(found))
+        directory = Path(self.path)
+        paths = sorted(directory.glob(f"{plan.storage_data.prefix}*"))
+        self.entries = [manifests.entry(directory, path) for path in paths]
         return written
-
-
-def take_sums(directory: Path) -> dict[str, FileEntry]:
-    """Return what all ranks noted of their files, and remove the notes."""
-    found: dict[str, FileEntry] = {}
-    for path in directory.glob(f"{_SUMS}*"):
-        for each in json.loads(path.read_bytes()):
-            found[each["path"]] = FileEntry(**each)
-        path.unlink()
-    return found
 
 
 class Planner(DefaultLoadPlanner):
