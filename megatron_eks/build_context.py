@@ -24,10 +24,7 @@ _JUNK = (
 
 # What the programs and the images' checks import of the catalog. No prices, permissions or instance
 # types: an image is not built again for them.
-_FACTS = (
-    *("__init__.py", "environment.*", "gpus.py", "job_keys.*", "models.*"),
-    *("program_options.py", "tables.py"),
-)
+_FACTS = ("__init__.py", "environment.*", "gpus.py", "job_keys.*", "models.*", "tables.py")
 
 
 def content_tag(root: Path, image: str, build_args: Mapping[str, str]) -> str:

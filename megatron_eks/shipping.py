@@ -16,7 +16,7 @@ from pathlib import Path
 
 from megatron_eks.build_context import context_files
 from megatron_eks.catalog.images import is_ours
-from megatron_eks.catalog.program_options import ZIP
+from megatron_eks.catalog.program_places import ZIP
 from megatron_eks.code_folders import Folder, named, read_folder, real
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, ConfigError, Finding, Level, has_errors, warning

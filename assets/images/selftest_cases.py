@@ -11,10 +11,11 @@ from pathlib import Path
 
 from image_probe import MODULES
 
-from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS
+from megatron_eks.programs import PROGRAM_OPTIONS
 
 LEVELS = ("quick", "standard", "full")
 _HERE = Path(__file__).resolve().parent
+_OURS = "megatron_eks.programs"
 _SECONDS = 600
 _CLOSE = 1e-4
 """Losses of the same step on other numbers of ranks: sums in another order."""
@@ -75,7 +76,7 @@ def _imports(_: Path, image: str) -> None:
 
 def _starts(_: Path, __: str) -> None:
     for name in (*PROGRAM_OPTIONS, "checkpoint_sync"):
-        _run(sys.executable, "-m", f"{PACKAGE}.{name}", "--help")
+        _run(sys.executable, "-m", f"{_OURS}.{name}", "--help")
 
 
 def _prepares(folder: Path, _: str) -> None:
@@ -100,7 +101,7 @@ def _ddp(folder: Path, _: str) -> None:
 
 def _storage(folder: Path, _: str) -> None:
     words = ("--size-gib", "0.01", "--processes", "2")
-    _run(sys.executable, "-m", f"{PACKAGE}.storage_bench", "--directory", folder, *words)
+    _run(sys.executable, "-m", f"{_OURS}.storage_bench", "--directory", folder, *words)
 
 
 def _ranks(folder: Path, _: str) -> None:
@@ -120,7 +121,7 @@ def _round_trip(folder: Path, _: str) -> None:
 
 def _all_reduce(_: Path, __: str) -> None:
     words = ("--min-bytes", "1K", "--max-bytes", "1M")
-    _run(*_torchrun(2), "-m", f"{PACKAGE}.allreduce_bench", *words)
+    _run(*_torchrun(2), "-m", f"{_OURS}.allreduce_bench", *words)
 
 
 CASES: tuple[Case, ...] = (
@@ -145,7 +146,7 @@ def _prepared(folder: Path, workers: int) -> Path:
     if not out.with_suffix(".idx").exists():
         tokenizer = ("--tokenizer", _tokenizer(folder))
         words = ("--input", _corpus(folder), "--output-prefix", prefix, *tokenizer)
-        start = (sys.executable, "-m", f"{PACKAGE}.prepare_data")
+        start = (sys.executable, "-m", f"{_OURS}.prepare_data")
         _run(*start, *words, "--append-eod", "--workers", workers)
         _run(*start, "--verify", out, *tokenizer)
     return out
@@ -168,7 +169,7 @@ def _train(folder: Path, name: str, ranks: int, run: str, *, batch: int = 1) -> 
     file = folder / f"{run}.json"
     file.write_text(json.dumps(config))
     words = ("--config", file, "--device", "cpu")
-    _run(*_torchrun(ranks), "-m", f"{PACKAGE}.{name}", *words)
+    _run(*_torchrun(ranks), "-m", f"{_OURS}.{name}", *words)
     lines = (checkpoints / "metrics.jsonl").read_text().splitlines()
     steps = {each["step"]: float(each["loss"]) for each in map(json.loads, lines)}
     return [steps[step] for step in sorted(steps)]

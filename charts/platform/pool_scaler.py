@@ -8,7 +8,7 @@ from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from megatron_eks.catalog import kueue, pins
-from megatron_eks.catalog.program_options import PACKAGE
+from megatron_eks.catalog.program_places import PACKAGE
 from megatron_eks.charts.network import addresses, dns, policy, ports
 from megatron_eks.charts.platform.operator_access import add_rights, rule
 from megatron_eks.charts.pods import (

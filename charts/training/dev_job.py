@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from megatron_eks import DEFAULT_CLUSTER, node
-from megatron_eks.catalog.program_options import ZIP
+from megatron_eks.catalog.program_places import ZIP
 from megatron_eks.config.errors import ConfigError, has_errors
 from megatron_eks.config.messages import messages
 from megatron_eks.guards.check import check_manifests

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from megatron_eks import DEFAULT_CLUSTER, node
-from megatron_eks.catalog.program_options import ZIP
+from megatron_eks.catalog.program_places import ZIP
 from megatron_eks.config.outputs import PREVIEW_ANNOTATION
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.jobs.job import JobPlan

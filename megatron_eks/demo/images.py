@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from megatron_eks.catalog.pins import POD_UID
-from megatron_eks.catalog.program_options import UNPACKED
+from megatron_eks.catalog.program_places import UNPACKED
 from megatron_eks.localcloud.kubernetes.kubelet.images import Image, interpreter
 from megatron_eks.localcloud.kubernetes.kubelet.rootfs import Mount
 from megatron_eks.plan.cluster.images import ImagePlan

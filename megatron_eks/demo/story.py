@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from megatron_eks.catalog.program_options import PACKAGE
+from megatron_eks.catalog.program_places import PACKAGE
 from megatron_eks.demo import corpus, curve, jobs
 from megatron_eks.demo.place import REGION, DemoError, Place
 from megatron_eks.kubernetes.client import Object, wait_for

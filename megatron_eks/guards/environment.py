@@ -11,7 +11,7 @@ from math import prod
 from megatron_eks.catalog.environment import Verdict, is_secret
 from megatron_eks.catalog.environment_verdicts import IN_CLEAR, Context, judge_any
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS, ZIP
+from megatron_eks.catalog.program_places import PACKAGE, ZIP
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN
 from megatron_eks.guards.codes import Rule
@@ -19,6 +19,7 @@ from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
 from megatron_eks.guards.pods import EFA, GPU, node_types
 from megatron_eks.guards.values import Found, Value, report, warn
 from megatron_eks.guards.volumes import mounted, twice
+from megatron_eks.programs import PROGRAM_OPTIONS
 
 _PASSWORD = re.compile(
     r"://[^ /@:$]+:[^ /@$]+@|-----BEGIN [A-Z ]*PRIVATE KEY|(?i:wandb|key)\W{1,9}[0-9a-f]{40}\b"

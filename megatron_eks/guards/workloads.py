@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.catalog import kueue
-from megatron_eks.catalog.program_options import UNPACKED, ZIP
+from megatron_eks.catalog.program_places import UNPACKED, ZIP
 from megatron_eks.catalog.workloads import FINAL_EXIT_CODES, WITH_PODS, WORKLOADS
 from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule

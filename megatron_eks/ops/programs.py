@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from types import FrameType
 from typing import Protocol
 
-from megatron_eks.catalog.program_options import PACKAGE
+from megatron_eks.catalog.program_places import PACKAGE
 from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
 from megatron_eks.ops.console import Console

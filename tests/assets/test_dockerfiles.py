@@ -13,7 +13,7 @@ from megatron_eks.build_context import context_files
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.environment import Verdict
 from megatron_eks.catalog.environment_verdicts import Context, judge
-from megatron_eks.catalog.program_options import UNPACKED
+from megatron_eks.catalog.program_places import UNPACKED
 from megatron_eks.plan.cluster.images import REPOSITORIES
 from tests.assets.dockerfile import Instruction, merged, pairs, read_dockerfile
 

@@ -4,8 +4,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS
+from megatron_eks.catalog.program_places import PACKAGE
 from megatron_eks.guards.codes import Rule
+from megatron_eks.programs import PROGRAM_OPTIONS
 from megatron_eks.project import ROOT
 from tests.guards.slips import ABSENT, in_manifest
 

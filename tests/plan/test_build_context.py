@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from megatron_eks.build_context import content_tag, context_files, stage
 from megatron_eks.catalog.models import PRESETS
-from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS
+from megatron_eks.catalog.program_places import PACKAGE
 from megatron_eks.plan.cluster.images import REPOSITORIES
+from megatron_eks.programs import PROGRAM_OPTIONS
 from megatron_eks.shipping import programs
 
 # Each example writes files, which takes its time on a busy machine.

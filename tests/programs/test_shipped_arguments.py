@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS
+from megatron_eks.catalog.program_places import PACKAGE
 from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JobPlan
 from megatron_eks.plan.jobs.validation import plan_validation
+from megatron_eks.programs import PROGRAM_OPTIONS
 from megatron_eks.programs.program import Finding as ProgramFinding
 from megatron_eks.programs.program import Report
 from megatron_eks.programs.trainer.config import read_config

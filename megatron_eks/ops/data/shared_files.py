@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from megatron_eks.catalog.program_options import PACKAGE
+from megatron_eks.catalog.program_places import PACKAGE
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes import execution
 from megatron_eks.kubernetes.client import Object

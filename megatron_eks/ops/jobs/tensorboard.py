@@ -7,7 +7,7 @@ import threading
 import time
 from functools import partial
 
-from megatron_eks.catalog.program_options import PACKAGE
+from megatron_eks.catalog.program_places import PACKAGE
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes import execution
 from megatron_eks.kubernetes.execution import Execution

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from megatron_eks.catalog.program_options import PACKAGE, ZIP
+from megatron_eks.catalog.program_places import PACKAGE, ZIP
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.platform import VALIDATION_PRIORITY
 from megatron_eks.plan.jobs.job import ARCHIVE, CONFIG_DIRECTORY, RECORD, JobPlan

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from megatron_eks.catalog.images import is_ours
 from megatron_eks.catalog.instances import MIB_PER_GIB
-from megatron_eks.catalog.program_options import PACKAGE, UNPACKED, ZIP
+from megatron_eks.catalog.program_places import PACKAGE, UNPACKED, ZIP
 from megatron_eks.config.job import GpuJob, Job, MegatronRun, Run
 from megatron_eks.config.outputs import Image, is_digest
 from megatron_eks.plan.cluster.cluster import ClusterPlan

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from megatron_eks.catalog.program_options import PACKAGE
+from megatron_eks.catalog.program_places import PACKAGE
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Findings, Path, has_errors, warning

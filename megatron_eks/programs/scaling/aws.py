@@ -51,8 +51,7 @@ class NodeGroups:
         group = json.loads(self._call("eks", "GET", self._path(name)))["nodegroup"]
         wanted, trouble = int(group["scalingConfig"]["desiredSize"]), ""
         for each in group.get("resources", {}).get("autoScalingGroups", ()):
-            only = {"AutoScalingGroupNames.member.1": each["name"]}
-            found = self._scaling("DescribeAutoScalingGroups", **only)
+            found = self._scaling("DescribeAutoScalingGroups", **_member(each["name"]))
             wanted = max(wanted, *map(int, _texts(found, "DesiredCapacity") or ["0"]))
             last = self._scaling(
                 "DescribeScalingActivities", AutoScalingGroupName=each["name"], MaxRecords="1"
@@ -109,6 +108,10 @@ class NodeGroups:
             message = _MESSAGE.search(text)
             said = message.group(1) if message else f"{error.code} {error.reason}"
             raise RefusedError(f"{service}: {said}") from None
+
+
+def _member(name: str) -> dict[str, str]:
+    return {"AutoScalingGroupNames.member.1": name}
 
 
 def _texts(document: str, name: str) -> list[str]:

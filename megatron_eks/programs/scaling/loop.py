@@ -68,8 +68,14 @@ class Scaler:
         self, given: Object, pods: Sequence[Object], workloads: Sequence[Object], now: float
     ) -> None:
         keep = given["keep_until"]
-        own = given["name"], given["devices"][GPU], given["max_nodes"], given["idle_seconds"]
-        pool = Pool(*own, math.inf if keep is None else keep)
+        gpus = given["devices"][GPU]
+        pool = Pool(
+            given["name"],
+            gpus,
+            given["max_nodes"],
+            given["idle_seconds"],
+            math.inf if keep is None else keep,
+        )
         nodes = {
             each["metadata"]["name"]: each
             for each in self._api.items(f"/api/v1/nodes?labelSelector={_POOL}%3D{pool.name}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-from megatron_eks.catalog.program_options import UNPACKED
+from megatron_eks.catalog.program_places import UNPACKED
 from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes.client import ApiError, Client, Object, wait_for
 from megatron_eks.localcloud.aws.server import LocalAws

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_eks.catalog.program_options import UNPACKED
+from megatron_eks.catalog.program_places import UNPACKED
 from megatron_eks.demo.images import megatron, stand_in_images, torch
 from megatron_eks.demo.nodes import system_nodes
 from megatron_eks.kubernetes import manifests

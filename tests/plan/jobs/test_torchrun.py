@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from megatron_eks import shipping
-from megatron_eks.catalog.program_options import UNPACKED, ZIP
+from megatron_eks.catalog.program_places import UNPACKED, ZIP
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.kubernetes.manifests import read_file
 from megatron_eks.ops.jobs.fit import secrets_of
