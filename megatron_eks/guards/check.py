@@ -7,9 +7,16 @@ from pkgutil import iter_modules
 
 from megatron_eks import guards
 from megatron_eks.config.allowances import ANNOTATION, Allowance, apply
+from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Document, Json, read_documents, read_json
-from megatron_eks.guards.manifests import Manifests, body_at, is_manifest, manifest_guard
+from megatron_eks.guards.manifests import (
+    CLUSTER_MARK,
+    Manifests,
+    body_at,
+    is_manifest,
+    manifest_guard,
+)
 from megatron_eks.guards.templates import Templates, template_guard
 from megatron_eks.guards.values import Place, Value
 
@@ -37,6 +44,11 @@ def check_manifests(objects: Sequence[Json]) -> list[Finding]:
 def check_bodies(bodies: Sequence[Value]) -> list[Finding]:
     """Judge Kubernetes objects of which the files are known."""
     together = Manifests(bodies)
+    marks = [e.body.at(CLUSTER_MARK) for e in together.of("Namespace") if e.body.at(CLUSTER_MARK)]
+    if others := [each for each in marks if each.raw != marks[0].raw]:
+        found = f"what clusters {marks[0].raw} and {others[0].raw} consist of, in one check"
+        remedy = "check the folder of each cluster alone"
+        return [others[0].finding(Code.OWNED_BY_ANOTHER, found, remedy)]
     return _judged((found for guard in manifest_guard for found in guard(together)), bodies)
 
 

@@ -7,7 +7,7 @@ from itertools import product
 
 from megatron_eks.catalog.pins import ADDONS, EFS_ADDON
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.network import HTTPS, is_wide, range_of, rules
+from megatron_eks.guards.network import HTTPS, is_wide, rules
 from megatron_eks.guards.statements import Need, allows, is_everybody, needs, statements, texts
 from megatron_eks.guards.storage import data_buckets, key_of
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
@@ -81,12 +81,6 @@ def control(templates: Templates) -> Found:
     yield from constants(clusters, Rule.CLUSTER_CONTROL, *_MUST)
     yield from constants(clusters, Rule.CLUSTER_CONTROL, *_SHOULD, warns=True)
     for cluster in clusters:
-        services = cluster["KubernetesNetworkConfig"]["ServiceIpv4Cidr"]
-        own, blocks = range_of(services), [e["CidrBlock"] for e in templates.of("EC2::VPC")]
-        for block in filter(None, map(range_of, blocks)):
-            found = f"{services.raw} overlaps the VPC's {block}: EKS refuses the cluster"
-            row = (own and own.overlaps(block), services, found, "write a range outside the VPC")
-            yield from report(Rule.CLUSTER_CONTROL, *row)
         logs = f"/aws/eks/{cluster['Name'].text}/cluster"
         for name in (each["LogGroupName"] for each in templates.of("Logs::LogGroup")):
             apart = cluster["Name"].text and "/aws/eks/" in name.text and name.text != logs
@@ -222,7 +216,8 @@ def role_trust(templates: Templates) -> Found:
             cluster = templates.target(user[name])
             test = ("StringEquals", tag, templates.text(cluster["Name"] if cluster else user[name]))
             wanted.append(need(why, when=(test,), warns=tag not in written))
-        yield from needs(templates, [role[_TRUST]], *wanted)
+        broken = [*needs(templates, [role[_TRUST]], wanted[0])]
+        yield from broken or needs(templates, [role[_TRUST]], *wanted[1:])
 
 
 @template_guard
@@ -239,7 +234,8 @@ def rights(templates: Templates) -> Found:
             yield from report(Rule.NODE_ROLE, *row, warns=own)
         for arn in role[_ARNS].listed:
             named = re.search(r"/(Administrator|PowerUser|\w+Full)Access$", templates.text(arn))
-            found = "whoever gets into a pod or a build has far more than it needs"
+            policy = named and named[0].strip("/")
+            found = f"{policy}: whoever gets into a pod or a build has far more than it needs"
             remedy = "remove it, and allow what is needed where it is needed"
             yield from report(Rule.POLICY, named, arn, found, remedy)
         nothing = service == _PODS and not (own or role[_ARNS])

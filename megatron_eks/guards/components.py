@@ -37,7 +37,7 @@ _TYPES += "nodeSelectorTerms 0 matchExpressions 0 "
 _LEAST, _PROFILE = "a break-out reaches the node", "the profiling counters stay empty"
 _NO_EFA, _ELSEWHERE = "the plugin cannot open EFA devices", "it runs on the wrong nodes, or none"
 _METRICS_FOLDER, _NO_LIST = "/etc/dcgm-exporter/metrics", "it finds no list of counters, and stops"
-_TWICE, _NO_START = "two replicas get in each other's way", "the operator does not start"
+_TWICE, _NO_START = "none works, or two get in each other's way", "the operator does not start"
 NO_RECORD = "nothing records how pods end"
 _SCALER, _LOOP = "pool-scaler", "megatron_eks.programs.scaling.loop"
 _SCALING = ["settings.json", "__init__.py", "aws.py", "cluster_api.py"]
@@ -217,8 +217,8 @@ def components(manifests: Manifests) -> Found:
         part = part_of(each)
         code = Rule.MONITOR if "dcgm" in part else _CODES.get(each.kind, Rule.OPERATOR)
         yield from each.body.must_hold(code, *_SETTINGS.get(part, ()))
-        if part == RECORDER:
-            user, why = manifests.user(each.namespace), "it may not write beside the jobs' logs"
+        if part == RECORDER and (user := manifests.user(each.namespace)) is not None:
+            why = "it may not write beside the jobs' logs"
             yield from each.body.at(f"{_POD}securityContext runAsUser").must_be(code, user, why=why)
         beside = _NEEDED.get(part, []) if len(manifests.objects) > 1 else []
         for kind, name in beside:
@@ -239,7 +239,7 @@ def device_plugins(manifests: Manifests) -> Found:
     for part, pod in running:
         image, name = pod.main["image"], pod.owner["metadata"]["name"]
         version, of_plugin = _release(image.text), code if part in offered else Rule.MONITOR
-        found = "not a release, or older than the tested one: 0.5.9 breaks p6 nodes"
+        found = "not a release, or older than the tested one: it may not know these nodes"
         old = (version < _release(_PINNED[part]), image, found, f"use {_PINNED[part]}")
         yield from report(of_plugin, *old, warns=version)
         found = f"a second {part}: the kubelet takes the devices of the last one"

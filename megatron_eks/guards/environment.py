@@ -150,7 +150,8 @@ def programs(manifests: Manifests) -> Found:
             found = f"groups of {split} GPUs do not divide {ranks}: Megatron stops at its start"
             row = (split and ranks % split, size, found, "write sizes that divide all GPUs")
             yield from report(Rule.TRAINING_FLAG, *row)
-        yield from _sizes(pod, {word.text: after for word, after in pairwise(args)}, split)
+        given = {word.text: after for word, after in pairwise(args)}
+        yield from _sizes(pod, given, split, fits=bool(node_types(manifests, pod)))
         if pod.main["command"].texts[-1:] == [f"{PACKAGE}.torchrun_rank"]:
             # What comes behind is the user's program's, which may take a word twice.
             args = [*takewhile(lambda each: each.text != "--", args)]
@@ -168,7 +169,7 @@ def programs(manifests: Manifests) -> Found:
                 yield kept[block].finding(Rule.MISSING_OBJECT, found, "add it there")
 
 
-def _sizes(pod: Pod, given: Mapping[str, Value], split: int) -> Found:
+def _sizes(pod: Pod, given: Mapping[str, Value], split: int, *, fits: bool) -> Found:
     gpus, has = (int(pod.main["resources"]["limits"][e].quantity or 0) for e in (GPU, EFA))
     whole, micro = given.get("--global-batch-size"), given.get("--micro-batch-size")
     if whole and micro and micro.text.isdecimal() and whole.text.isdecimal() and split:
@@ -180,7 +181,7 @@ def _sizes(pod: Pod, given: Mapping[str, Value], split: int) -> Found:
     if load and save and load.text != save.text:
         found = "a restart begins from here again, and what was saved since is lost"
         yield load.finding(Rule.CHECKPOINTS_LOST, found, f"write {save.text}, as --save has it")
-    if efa and efa.text != str(has) and has in _COUNTS:
+    if efa and efa.text != str(has) and has in _COUNTS and fits:
         found = f"the pod has {has}: NCCL may use fewer than it could, and nobody is told"
         yield efa.finding(Rule.TRAINING_FLAG, found, f"set it to {has}")
 

@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from megatron_eks.catalog.pins import POD_UID, UID_LABEL
+from megatron_eks.catalog.pins import POD_UID, TEAM_LABEL, UID_LABEL
 from megatron_eks.catalog.workloads import WITH_PODS
 from megatron_eks.config.load import Json
+from megatron_eks.config.outputs import CLUSTER_ANNOTATION
 from megatron_eks.guards.values import Guards, Place, Value, inside
 
+CLUSTER_MARK = f"metadata annotations {CLUSTER_ANNOTATION}"
 _TEMPLATE_KINDS = ("DaemonSet", "Deployment")
 _CLUSTER_WIDE = {"ClusterRole", "CustomResourceDefinition", "Namespace", "PersistentVolume"}
 _CLUSTER_WIDE |= {"PriorityClass", "ValidatingWebhookConfiguration"}
@@ -135,10 +137,12 @@ class Manifests:
         """Every pod of every object."""
         return [pod for each in self.objects for pod in each.pods]
 
-    def user(self, namespace: str) -> int:
-        """Return the user of the pods of jobs: a team's namespace names its own."""
+    def user(self, namespace: str) -> int | None:
+        """Return the user of the pods of jobs: a team's namespace names its own, or should."""
         space = self.named("Namespace", namespace)
         text = space.labels[UID_LABEL].text if space else ""
+        if space and space.labels[TEAM_LABEL] and not text:
+            return None
         return int(text) if text.isdecimal() else POD_UID
 
     def policies_of(self, pod: Pod) -> list[Object]:

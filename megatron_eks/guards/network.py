@@ -81,10 +81,14 @@ def way_out(templates: Templates) -> Found:
         found = f"{subnet['CidrBlock'].text} has no addresses for nodes and their pods"
         remedy = "write a wider range, /24 or so"
         yield from report(Rule.SUBNETS, small, subnet["CidrBlock"], found, remedy, warns=True)
+    for gateway in (each["SubnetId"] for each in nat):
+        table = _table(templates, at)[1] if (at := templates.target(gateway)) else None
+        lost = table and "GatewayId" not in _ways_out(templates, table)
+        found = "a private subnet: the gateway itself has no route to the internet"
+        yield from report(_PART, lost, gateway, found, "name a public subnet")
     for subnet in templates.of("EC2::Subnet"):
         place, table = _table(templates, subnet)
-        ways = _ways_out(templates, table)
-        public = _PUBLIC in _roles(subnet) or any(e in nat for e in templates.users(subnet))
+        ways, public = _ways_out(templates, table), _PUBLIC in _roles(subnet)
         alone = subnet in private and not ways - {"GatewayId"} and (ways or nat)
         closed = public and "GatewayId" not in ways
         for way in [*["NAT"] * bool(alone), *["internet"] * closed] if table or not place else ():
@@ -140,24 +144,6 @@ def endpoints(templates: Templates) -> Found:
             place = own[0].body if own else each["SecurityGroupIds"]
             found = "no rule admits TCP 443 from all private subnets: calls to it time out"
             yield place.finding(code, found, "admit tcp 443 from the VPC's range")
-
-
-@template_guard
-def ranges(templates: Templates) -> Found:
-    """Subnets lie in their VPC, and apart (VPC, "Subnet CIDR blocks")."""
-    for vpc in templates.of("EC2::VPC"):
-        more = _leading(templates, "EC2::VPCCidrBlock", "VpcId", vpc)
-        own = [range_of(each["CidrBlock"]) for each in (vpc, *more)]
-        subnets = _leading(templates, "EC2::Subnet", "VpcId", vpc)
-        blocks = [each["CidrBlock"] for each in subnets]
-        for at, block in enumerate(blocks):
-            mine = range_of(block)
-            before = [e for e in map(range_of, blocks[:at]) if e and mine and e.overlaps(mine)]
-            apart = mine and all(own) and not any(e and mine.subnet_of(e) for e in own)
-            found = f"{block.text} overlaps another subnet: EC2 refuses it"
-            yield from report(_PART, before, block, found, "write a range of its own")
-            found = f"{block.text} is not in the VPC's range: EC2 refuses it"
-            yield from report(_PART, apart, block, found, "write a part of the VPC's CidrBlock")
 
 
 def is_wide(cidr: Value) -> bool:

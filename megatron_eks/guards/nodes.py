@@ -96,8 +96,11 @@ class NodeGroup:
 
 def node_groups(templates: Templates) -> Iterator[NodeGroup]:
     """Return the node groups with their launch templates."""
+    known = templates.of("EC2::LaunchTemplate")
     for group in templates.of("EKS::Nodegroup"):
-        template = templates.target(group["LaunchTemplate"]["Id"])
+        # That of another group is a slip of its own, and says nothing about this one.
+        own = (each for each in known if _pool_of(each.name) == _pool_of(group.name))
+        template = next(own, templates.target(group["LaunchTemplate"]["Id"]))
         data = template["LaunchTemplateData"] if template else Value(None, group.body.place)
         name = data["InstanceType"].text or group["InstanceTypes"][0].text
         has_gpus = bool(_WITH_GPUS.match(name) or group["Labels"][_LABEL])
@@ -125,11 +128,11 @@ def machines(templates: Templates) -> Found:
 @template_guard
 def launch_template(templates: Templates) -> Found:
     """Node groups follow their own template (EKS, "Customize managed nodes with ...")."""
-    code, known = Rule.MANAGED_NODES, [one.name for one in templates.of("EC2::LaunchTemplate")]
+    code = Rule.MANAGED_NODES
     for each in node_groups(templates):
         link, typed = each.group["LaunchTemplate"], each.data["InstanceType"]
-        name, version = each.template.name if each.template else "", link["Version"]
-        own = next((one for one in known if _pool_of(one) == _pool_of(each.group.name)), name)
+        own, version = each.template.name if each.template else "the group's own", link["Version"]
+        name = target.name if (target := templates.target(link["Id"])) else ""
         lost = name and templates.text(version) != f"${{{name}.LatestVersionNumber}}"
         latest, other = f"set it to Fn::GetAtt [{own}, LatestVersionNumber]", name not in ("", own)
         bare = not link["Id"] and not link["Name"]
@@ -140,9 +143,10 @@ def launch_template(templates: Templates) -> Found:
         minor, release = each.group["Version"].text, each.group["ReleaseVersion"]
         apart = minor and release and not release.text.startswith(f"{minor}.")
         found = f"{release.raw!r} is no release of Kubernetes {minor}: EKS refuses the group"
-        yield from report(code, apart, release, found, f"write one of {minor}, or none")
+        remedy = f"write one of {minor}, or none, unless Version is wrong"
+        yield from report(code, apart, release, found, remedy)
         unknown = name and each.has_gpus and not each.instance
-        found = f"{written(typed.raw)} is not a known type: no node starts, or without EFA"
+        found = f"{written(typed.raw)} is no known type with GPUs: no job finds its node"
         row = (unknown, typed, found, choices(typed.text, INSTANCES))
         yield from report(Rule.INSTANCE_TYPE_NAME, *row)
         right = f"AL2023_x86_64_{'NVIDIA' if each.has_gpus else 'STANDARD'}"
@@ -181,11 +185,11 @@ def user_data(templates: Templates) -> Found:
         single = [part for part in mime.walk() if not part.is_multipart()]
         parts = {part.get_content_type(): str(part.get_payload()) for part in single}
         read = mime.is_multipart() and not mime.defects and {*parts} <= _PARTS
-        refused, found = (place or given.text) and not read, f"EKS refuses {[*parts]}"
+        refused, found = (place or given.text) and not read, "EKS refuses what is no MIME in parts"
         yield from report(Rule.USER_DATA, refused, place, found, _MIME)
         said = [one.value for one in read_documents(parts.get(_NODE_CONFIG, ""), "")]
         config = Value([*said, None][0], place.place, place.path)
-        if each.instance and (place or not given):
+        if each.instance and not refused and (place or not given):
             pods = ("spec kubelet config maxPods", (max_pods(each.instance),), _ADDRESSES)
             yield from config.must_hold(Rule.MAX_PODS, pods)
             disks = [_DISKS] if each.instance.instance_store_gb else []
@@ -211,6 +215,9 @@ def capacity(templates: Templates) -> Found:
             (target, mode, (None, "capacity-reservations-only"), "EC2 refuses it with a target"),
         ):
             yield from value.must_be(code, *right, why=why) if matters else ()
+        idle = mode.text == "none" and not target
+        found, remedy = "no node uses what is reserved, and paid", "name its reservation as target"
+        yield from report(code, idle, mode, found, remedy, warns=True)
         nameless = ((given and not mode) or block) and bool(name) == bool(arn)
         yield from report(code, nameless, target, _NAMELESS, f"set {name.name} alone")
         update = [("UpdateConfig UpdateStrategy", ("MINIMAL",), _SURGE)] * bool(target or block)

@@ -61,6 +61,7 @@ def resources(manifests: Manifests) -> Found:
         busy, full = (cores.quantity or 0) >= most, (memory.quantity or 0) >= room * MIB
         found = f"no node has {gpus.raw or 0} GPUs, {efa.raw or 0} EFA devices and {memory.raw}"
         remedy, found = "ask for what a node of the pool has", f"{found}: {_PENDING}"
+        remedy += ", whose type the EFA plugin names" if efa else ""
         yield from report(Rule.NODE_ROOM, not types, limits, found, remedy)
         found = f"{cores.raw} of {most} cores: {_PENDING}"
         yield from report(Rule.NODE_ROOM, busy, cores, found, "leave some for the system")
@@ -107,9 +108,12 @@ def shared_memory(manifests: Manifests) -> Found:
             if memory := volume["emptyDir"]["medium"].text == "Memory":
                 in_memory[volume["name"].text] = size
             wrong = not size.quantity or (memory and most and size.quantity >= most)
-            found = f"{size.raw or 'no'} sizeLimit: when full, it ends the container or the node"
-            code = Rule.TMPFS_ABOVE_MEMORY if memory else Rule.NODE_ROOM
-            yield from report(code, wrong, size, found, "set one, such as 10Gi", warns=not memory)
+            room = f", and {limits['memory'].raw} of memory in all" if memory and most else ""
+            found = f"{size.raw or 'no'} sizeLimit{room}: when full, it ends the container or node"
+            code, remedy = Rule.NODE_ROOM, "set one, such as 10Gi"
+            if memory:
+                code, remedy = Rule.TMPFS_ABOVE_MEMORY, f"{remedy}, below the memory limit"
+            yield from report(code, wrong, size, found, remedy, warns=not memory)
         mounts = pod.main["volumeMounts"]
         shm = next((each for each in mounts if each["mountPath"].text == _SHM), mounts)
         found = f"{_SHM} is not in memory: NCCL and data loaders die with a bus error"
@@ -136,14 +140,12 @@ def placement(manifests: Manifests) -> Found:
         ranks = pod.of_job and pod.main["name"].text == "pytorch"
         for name, seconds in LOST_NODE_SECONDS.items() if ranks else ():
             own = [each for each in listed if each["key"].text == name]
-            soon = [e for e in own if e["tolerationSeconds"].raw in _SOON]
-            right = "NoExecute" in [each["effect"].text for each in soon]
-            found = f"no short toleration for {name}: ranks wait long for a pod on a lost node"
-            remedy = f"add one: effect NoExecute, tolerationSeconds {seconds}"
-            yield from report(Rule.TOLERATION, not right, listed, found, remedy, warns=not own)
-            other = right and [e for e in soon if e["tolerationSeconds"].raw != seconds]
-            found = f"not {seconds} s: ranks start late, or a node that is only slow loses them"
-            yield from warn(Rule.TOLERATION, other, listed, found, f"write {seconds}")
+            waits = [e["tolerationSeconds"].raw for e in own if e["effect"].text == "NoExecute"]
+            found = f"not {seconds} s for {name}: ranks wait for a lost node, or leave a slow one"
+            remedy = f"tolerate it: effect NoExecute, tolerationSeconds {seconds}"
+            works, other = any(each in _SOON for each in waits), waits != [seconds]
+            row = (other, listed, found, remedy)
+            yield from report(Rule.TOLERATION, *row, warns=works or not own)
         lost = pod.of_job and (asks or tolerates) and not pool and not pod.spec["affinity"]
         found = f"no node selector {POOL}: the pod may start in any pool, on other types"
         named = "add the pool's name"
@@ -161,10 +163,9 @@ def settings(manifests: Manifests) -> Found:
                 yield image.finding(Code.UNPINNED_IMAGE, found, "name a release or a digest")
             yield from container.must_hold(Rule.MANIFEST_VALUE, *_PULL, warns=True)
         if pod.of_job:
-            on_host = pod.spec["hostNetwork"].raw is True
-            policy = ("ClusterFirstWithHostNet",) if on_host else ("ClusterFirst", None)
             why = "the pod asks the node's DNS, which does not know the master's Service"
-            yield from pod.spec["dnsPolicy"].must_be(Rule.HOST_NETWORK_DNS, *policy, why=why)
+            right = ("ClusterFirst", "ClusterFirstWithHostNet", None)
+            yield from pod.spec["dnsPolicy"].must_be(Rule.HOST_NETWORK_DNS, *right, why=why)
         if pod.of_job and pod.main["name"].text == "pytorch":
             grace = pod.spec["terminationGracePeriodSeconds"]
             found = f"{grace.raw or 'no'} seconds: the pod is killed before it saves a checkpoint"
@@ -193,7 +194,9 @@ def pod_security(manifests: Manifests) -> Found:
         allowed = (_LEVELS[::-2] if jobs else _LEVELS[1:], levels, levels)
         for mode, right in zip(_MODES, allowed, strict=True):
             why, code = "the namespace admits, or warns about, the wrong pods", Rule.NAMESPACE_LEVEL
-            yield from labels[f"{_LEVEL}/{mode}"].must_be(code, *right, why=why)
+            level = labels[f"{_LEVEL}/{mode}"]
+            if level.text not in right:
+                yield from level.must_be(code, *(_LEVELS[2:] if jobs else right), why=why)
         versions = [labels[f"{_LEVEL}/{mode}-version"] for mode in _MODES]
         differ = any(versions) and len({written(value.raw) for value in versions}) > 1
         found = "not one version for all modes: pods that run today are refused after an upgrade"
@@ -243,7 +246,8 @@ def users(manifests: Manifests) -> Found:
             root, user, group = (pod.setting(container, key) for key in _USER)
             unproved = root.raw is True and not user.number
             found = f"runAsNonRoot, but runAsUser {written(user.raw)}: the container does not start"
-            yield from report(Rule.REFUSED_IN_POD, unproved, user, found, f"set it to {POD_UID}")
+            remedy = f"set it to {manifests.user(pod.owner.namespace) or POD_UID}"
+            yield from report(Rule.REFUSED_IN_POD, unproved, user, found, remedy)
             found = "no runAsGroup: files belong to root's group, and other jobs cannot write them"
             lost = user.number and group.number is None
             yield from warn(Rule.FILE_OWNERS, lost, group, found, f"set it to {user.raw}")
@@ -254,8 +258,10 @@ def users(manifests: Manifests) -> Found:
             yield from token.must_be(Rule.RIGHTS, YES, why="it cannot call the API server")
         elif kind != "Deployment":
             yield from token.must_be(code, NO, why="a token nobody needs can be stolen", warns=True)
-        given = {e.name for e in manifests.of("ServiceAccount") if e.namespace == space} - bound
-        if given and account.text not in given and pod.main["name"].text == "pytorch":
+        known = {e.name for e in manifests.of("ServiceAccount") if e.namespace == space}
+        given = known - bound
+        other = account.text in known & bound or not account  # one that is not there is said so
+        if given and other and pod.main["name"].text == "pytorch":
             found = f"service account {account.text or 'default'} has no role: S3 refuses the job"
             yield account.finding(Rule.ROLE_UNREAD, found, f"set it to {min(given)}")
 

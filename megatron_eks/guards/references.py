@@ -6,6 +6,7 @@ selects needs a rule on both sides.
 
 from collections import Counter
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import NamedTuple
@@ -13,21 +14,21 @@ from typing import NamedTuple
 from megatron_eks.catalog.workloads import CONTROLLED, JOB_LABELS, WORKLOADS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
-from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PLACEHOLDER_HOST, PREVIEW_ANNOTATION
+from megatron_eks.config.outputs import PLACEHOLDER_HOST, PREVIEW_ANNOTATION
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
+from megatron_eks.guards.manifests import CLUSTER_MARK, Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.values import NO, Found, Value, report, warn
 
 _BUILT_IN = {"default", "kube-system", "kube-public", "kube-node-lease"}
 _BUILT_IN |= {"system-cluster-critical", "system-node-critical"}
-_APP, _CLUSTER = "app.kubernetes.io/name", f"metadata annotations {CLUSTER_ANNOTATION}"
+_APP = "app.kubernetes.io/name"
 _NAMESPACED = "ConfigMap DaemonSet Deployment Job JobSet NetworkPolicy PersistentVolumeClaim "
 _NAMESPACED += "PyTorchJob ResourceQuota Role RoleBinding Secret Service ServiceAccount TrainJob "
 _NAMESPACED += "TrainingRuntime"
 _PREVIEW, _WORDS = "`meks apply` takes a placeholder for a real address", {"args", "command"}
 _METADATA_SERVICE, _IDENTITY = "169.254.169.254", "169.254.170.23"
 # What all pods of a namespace may reach besides names: S3 and their credentials.
-_FOR_ALL = frozenset({"", "0.0.0.0/0", f"{_IDENTITY}/32"})
+_FOR_ALL = ("", "0.0.0.0/0")
 _AWS = "52.94.0.1"  # an address outside the cluster
 _PEERS = {"ingress": "from", "egress": "to"}
 
@@ -46,12 +47,13 @@ def named_objects(manifests: Manifests) -> Found:
         for kind, value in places:
             # A job's file alone says nothing about what the platform holds.
             known = [e.name for e in manifests.of(kind) if e.namespace in {"", space}]
-            beside = known or (kind == "ServiceAccount" and any(manifests.of("Namespace")))
+            made = manifests.named("Namespace", space)  # a job elsewhere is said so
+            beside = bool(known or (kind == "ServiceAccount" and made))
             beside = beside or (kind == "ConfigMap" and value.text.startswith(own))
             missing = value and beside and value.text not in {*known, *_BUILT_IN}
-            names = " or ".join(known)
+            near = get_close_matches(value.text, known, 1) or known
             found = f"no {kind} {value.text!r}: the pods are not created, or wait for it"
-            remedy = f"use {names}" if names else f"add the {kind}"
+            remedy = f"use {' or '.join(near)}" if near else f"add the {kind}"
             yield from report(Rule.MISSING_OBJECT, missing, value, found, remedy)
     for each in manifests.of("ServiceAccount"):
         token, why = each["automountServiceAccountToken"], "its pods get a token they do not need"
@@ -61,7 +63,7 @@ def named_objects(manifests: Manifests) -> Found:
 @manifest_guard
 def objects(manifests: Manifests) -> Found:
     """Put objects into a namespace that is there and one cluster, and write nothing twice."""
-    marks = [each.body.at(_CLUSTER) for each in manifests.objects if each.kind != "Pod"]
+    marks = [each.body.at(CLUSTER_MARK) for each in manifests.objects if each.kind != "Pod"]
     usual = Counter(each.text for each in marks if each).most_common(1)
     for mark, (name, _) in ((mark, each) for each in usual for mark in marks):
         yield from mark.must_be(Code.OWNED_BY_ANOTHER, name, why="`meks apply` refuses it")
@@ -73,9 +75,10 @@ def objects(manifests: Manifests) -> Found:
         row = (again, each["metadata"]["name"], found, "give one another name, or remove it")
         yield from report(Rule.DUPLICATE_IN_POD, *row)
         place = each["metadata"]["namespace"]
-        known = {*made, *_BUILT_IN} if len(made) > 1 else {place.text}  # the operator's file has 1
+        known = {*made, *(() if each.kind in WORKLOADS else _BUILT_IN)}
+        known = known if len(made) > 1 else {place.text}  # the operator's file has one
         lost = (place or each.kind in _NAMESPACED.split()) and place.text not in known - {""}
-        found = f"no namespace {place.text}: the object is refused, or goes to another"
+        found = f"no namespace {place.text!r} of these files: it is refused, or goes to another"
         yield from report(Rule.MISSING_OBJECT, lost, place, found, f"name one of {made}")
         text = str(each.body.raw) if each.kind in {"PersistentVolume", *WORKLOADS} else ""
         runtime = manifests.named("TrainingRuntime", each.name, each.namespace)
@@ -184,7 +187,8 @@ def forms(manifests: Manifests) -> Found:
     found = "it holds for every pod of the namespace, not for those that need it alone"
     for each in shared:
         ways = [e.text for e in each["spec"].every("egress * to * ipBlock cidr")]
-        wide = each["spec"]["ingress"].raw or (ways and not _FOR_ALL.intersection(ways))
+        own = ways and not any(e in _FOR_ALL or e.startswith("169.254.") for e in ways)
+        wide = each["spec"]["ingress"].raw or own
         yield from warn(code, wide, each["spec"]["podSelector"], found, "name the pods")
     spaces = {each.namespace: each["metadata"]["namespace"] for each in shared}
     spaces |= {e.name: e["metadata"]["name"] for e in manifests.of("Namespace") if shared}
@@ -202,7 +206,8 @@ def _too_wide(rule: Value, peers: Value) -> Found:
     found = "no ports: the rule admits all of them"
     yield from wide(every, rule["ports"], found, "name port and protocol")
     found = f"the ranges include {_METADATA_SERVICE}, where the node's credentials are"
-    yield from wide(_reaches(_METADATA_SERVICE, peers), peers, found, "except 169.254.0.0/16")
+    remedy = "except 169.254.0.0/16, or remove the range"
+    yield from wide(_reaches(_METADATA_SERVICE, peers), peers, found, remedy)
     for port in rule["ports"]:
         found = "no port, or no protocol: every port, or TCP alone, passes"
         wrong = not port["port"] or not port["protocol"]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from megatron_eks.catalog import kueue
-from megatron_eks.catalog.pins import UID_LABEL
+from megatron_eks.catalog.pins import TEAM_LABEL, UID_LABEL
 from megatron_eks.catalog.workloads import CONTROLLED, WORKLOADS
 from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule
@@ -76,6 +76,7 @@ _OF_QUEUER = (
 )
 _SCALES = (("", "pods", "list"), ("", "nodes", "list patch"), (_QUEUES, "workloads", "list"))
 _OF_SCALER = tuple((_CLUSTER, *each, "no node of a pool comes or goes") for each in _SCALES)
+_TOLD = (OPERATOR, RECORDER)  # where the jobs are
 _RIGHTS = {RECORDER: _OF_RECORDER, "Deployment pool-scaler": _OF_SCALER}
 _RIGHTS |= dict(zip(CONTROLLERS, (_OF_OPERATOR, _OF_SETS, _OF_TRAINER, _OF_QUEUER), strict=True))
 
@@ -83,17 +84,18 @@ _RIGHTS |= dict(zip(CONTROLLERS, (_OF_OPERATOR, _OF_SETS, _OF_TRAINER, _OF_QUEUE
 @manifest_guard
 def operator(manifests: Manifests) -> Found:
     """Let the operator do what its code does, and be asked about each PyTorchJob; records too."""
-    spaces = {each.namespace for each in manifests.of(*CONTROLLED)}
-    spaces |= {each.name for each in manifests.of("Namespace") if each.labels[UID_LABEL]}
+    made = {each.name: each.labels for each in manifests.of("Namespace")}
+    # A job in another namespace is a slip of its own.
+    spaces = {e.namespace for e in manifests.of(*CONTROLLED) if not made or e.namespace in made}
+    spaces |= {name for name, labels in made.items() if labels[UID_LABEL] or labels[TEAM_LABEL]}
     for pod in _controllers(manifests):
         part, watched = part_of(pod.owner), pod.main.at("args --namespace")
         own = [pod.owner.namespace] if part == RECORDER and len(spaces) > 1 else sorted(spaces)
-        if part == RECORDER or (part == OPERATOR and len(spaces) <= 1):
-            wanted, why = map("--namespace={}".format, own), _ELSEWHERE
-            yield from watched.must_be(Rule.OPERATOR, *wanted, why=why)
-        elif part == OPERATOR:
-            yield from watched.must_be(Rule.OPERATOR, None, why="it sees one team's jobs alone")
-        yield from _lacking_rights(manifests, pod, sorted(spaces))
+        several = part == OPERATOR and len(spaces) > 1
+        right = [None] if several else [f"--namespace={each}" for each in own]
+        why = "it sees one team's jobs alone" if several else _ELSEWHERE
+        told = watched.must_be(Rule.OPERATOR, *right, why=why) if part in _TOLD else ()
+        yield from [*told] or _lacking_rights(manifests, pod, sorted(spaces))
 
 
 @manifest_guard

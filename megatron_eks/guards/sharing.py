@@ -69,6 +69,8 @@ def users(manifests: Manifests) -> Found:
     for space in _teams(manifests) if bindings and not policies else ():
         found, remedy = f"no policy holds its pods to its user: {_LOOSE}", "apply 13-teams too"
         yield space.labels[UID_LABEL].finding(code, found, remedy)
+    for space in _teams(manifests):
+        yield from space.labels.must_hold(code, (UID_LABEL, (), f"it has no user: {_LOOSE}"))
     for policy in policies:
         yield from policy["spec"].must_hold(code, *_USERS)
         tests = policy["spec"]["validations"][0]["expression"]

@@ -83,7 +83,9 @@ def needs(templates: Templates, documents: list[Value], *wanted: Need) -> Found:
         remedy += f" on {' and '.join(need.on)}" if need.on else ""
         remedy += "".join(f" with {test} {key}: {e.split('|')[0]}" for test, key, e in need.when)
         verb = "allows" if need.effect == "Allow" else "denies"
-        found = f"no statement {verb} {need.actions[0]} as needed: {need.why}"
+        every = statements(*documents)
+        lacking = (e for e in need.actions if not any(allows(one, e) for one in every))
+        found = f"no statement {verb} {next(lacking, need.actions[0])} as needed: {need.why}"
         yield place.finding(need.code, found, remedy, warns=need.warns)
 
 

@@ -13,7 +13,6 @@ from megatron_eks.guards.values import NO, YES, Found, Value, report, written
 _THROUGHPUTS = (125, 250, 500, 1000)
 # With EFA 38,400 GiB at 125 MB/s per TiB, and half of it at twice the throughput.
 _EFA_GIB_TIMES_THROUGHPUT = 4_800_000
-_NO_SYSTEM = (("FileSystemId", (), "it belongs to no file system, and nothing mounts"),)
 _AT_ONCE = (("BatchImportMetaDataOnCreate", (True,), "jobs see an empty directory at first"),)
 _PORTS = frozenset({988, *range(1018, 1024)})
 _BLOCKS = (ALL_TRAFFIC, frozenset({988}), _PORTS - {988})
@@ -67,7 +66,6 @@ def lustre_settings(templates: Templates) -> Found:
     groups, links = templates.of("EKS::Nodegroup"), templates.of("FSx::DataRepositoryAssociation")
     pools = [each for each in groups if each["Taints"] or "NVIDIA" in each["AmiType"].text]
     zones = {_zone(subnet, templates) for pool in pools for subnet in pool["Subnets"].listed}
-    yield from constants(links, Rule.DATA_REPOSITORY, *_NO_SYSTEM)
     yield from constants(links, Rule.DATA_REPOSITORY, *_AT_ONCE, warns=True)
     for system in templates.of("FSx::FileSystem"):
         kind = system[settings]["DeploymentType"].text

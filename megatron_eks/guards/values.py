@@ -152,9 +152,9 @@ class Value:
         same = (self.raw == each and type(self.raw) is type(each) for each in allowed)
         if any(same) if allowed else self:
             return
-        wanted = " or ".join(written(each) for each in allowed if each is not None)
+        wanted = " or ".join(dict.fromkeys(written(e) for e in allowed if e is not None))
         found = f"{self.name} is {written(self.raw)}" if self else f"no {self.name}"
-        remedy = f"set it to {wanted}" if wanted else f"{'remove' if self else 'add'} {self.name}"
+        remedy = f"set it to {wanted}" if wanted else "remove it" if self else f"add {self.name}"
         yield self.finding(code, f"{found}: {why}", remedy, warns=warns)
 
     def must_hold(self, code: StrEnum, *rows: Row, warns: object = False) -> Found:

@@ -54,16 +54,15 @@ def mounts(manifests: Manifests) -> Found:
         parts = [[e["mountPath"] for e in each] for each in listed]
         for once in ([e["name"] for e in volumes], [e["name"] for e in pod.containers], *parts):
             yield from twice(Rule.DUPLICATE_IN_POD, once)
-        for name, path in ((e["name"], e["mountPath"]) for mounts in listed for e in mounts):
+        for name in (each["name"] for mounts in listed for each in mounts):
             found, lost = f"no volume {name.raw!r}: the pod is refused", name.text not in names
             yield from report(code, lost, name, found, f"use one of {names}")
-            relative = not path.text.startswith("/")
-            yield from report(code, relative, path, "not absolute", "begin with a slash")
         yield from _files(pod) if pod.of_job else ()
 
 
 def _files(pod: Pod) -> Found:
-    listed, scratch = pod.main["volumeMounts"], mounted(pod, pod.main, "emptyDir")
+    listed = pod.main["volumeMounts"]
+    scratch, claims = (mounted(pod, pod.main, e) for e in ("emptyDir", _CLAIM))
     at = {each["mountPath"].text.rstrip("/"): each for each in listed}
     needs = [(listed, _TMP, False, True)] if pod.main["name"].text == "pytorch" else []
     needs += [(place, place.text, kept, written) for place, kept, written in _paths(pod.main)]
@@ -71,7 +70,8 @@ def _files(pod: Pod) -> Found:
         over = max([e for e in at if f"{path}/".startswith(f"{e}/")], key=len, default="")
         only, lost = at.get(over, listed)["readOnly"], kept and over in scratch
         found = f"nothing is mounted at {path}: it is not found, or is lost with the pod"
-        remedy, read_only = f"use a path below {' or '.join(sorted(at))}", written and only.raw
+        below, read_only = " or ".join(claims if kept else scratch), written and only.raw
+        remedy = f"mount a volume there{f', or use a path below {below}' if below else ''}"
         yield from report(Rule.LOST_OUTPUT, not over, place, found, remedy)
         found = f"{path} is written to"
         yield from report(Rule.LOST_OUTPUT, read_only, only, found, "remove readOnly")
@@ -106,9 +106,10 @@ def volumes(manifests: Manifests) -> Found:
         name, namespace = (spec["claimRef"][key].text for key in ("name", "namespace"))
         claim = manifests.named("PersistentVolumeClaim", name, namespace)
         place = claim["spec"]["volumeName"] if claim else spec["claimRef"]
-        found = f"{volume.name} and its claim do not name each other: the claim stays Pending"
-        other = claims and place.raw != volume.name
-        yield from report(_FITS, other, place, found, "name the claim here, the volume there")
+        found = f"{volume.name} and claim {name} do not name each other: it stays Pending"
+        other, remedy = claims and place.raw != volume.name, f"volumeName: {volume.name}"
+        remedy = f"write {remedy} in the claim, unless the volume's claimRef is wrong"
+        yield from report(_FITS, other, place, found, remedy)
         right, found = _HANDLE.fullmatch(handle.text), f"{handle.raw!r} is no file system id"
         yield from report(_FITS, not right, handle, found, "write fs-... as AWS shows it")
         drivers = (_FSX,) if spec["csi"]["volumeAttributes"]["mountname"] else (_FSX, _EFS)
@@ -122,8 +123,9 @@ def volumes(manifests: Manifests) -> Found:
         has = bound["spec"]["capacity"]["storage"] if bound else size
         found, lost = f"no volume {named.raw!r}: it stays Pending", named and not bound and listed
         yield from report(_FITS, lost, named, found, f"use {' or '.join(e.name for e in listed)}")
-        fits, why = (size.quantity or 0) <= (has.quantity or 0), "the volume has another size"
-        yield from size.must_be(_FITS, has.raw, why=why, warns=fits)
+        fits, other = (size.quantity or 0) <= (has.quantity or 0), size.raw != has.raw
+        found = f"{size.raw}, and its volume has {has.raw}: a claim stays Pending for a smaller one"
+        yield from report(_FITS, other, size, found, "write one size in both", warns=fits)
 
 
 def _lustre(spec: Value, file_system: str) -> Found:
@@ -155,11 +157,15 @@ def directory_owners(manifests: Manifests) -> Found:
         right = words and main["command"].texts[:2] == _RUNS
         found = "no sh -euc with USER:GROUP, a mode that lets the group write, and rules with paths"
         yield from report(_DIRECTORY, not right, args, found, _OWNED)
-        for pod in (e for e in manifests.pods if words and e.of_job):
-            at = mounted(pod, pod.main, _CLAIM)
-            own = str(manifests.user(pod.owner.namespace))
-            pairs = zip(_USER, owners.get(own, next(iter(owners.values()))), strict=True)
-            for key, wanted in pairs if at else ():
+        pods = [e for e in manifests.pods if words and e.of_job and mounted(e, e.main, _CLAIM)]
+        spaces = {each.owner.namespace for each in pods}
+        users = {e: str(own) for e in sorted(spaces) if (own := manifests.user(e)) is not None}
+        for user in dict.fromkeys(users.values()):
+            found = f"no directory of {user}, as whom jobs run: permission denied"
+            remedy = f"write {user}:{user} 0770 take ..."
+            yield from report(_DIRECTORY, user not in owners, args, found, remedy)
+        for pod in (e for e in pods if users.get(e.owner.namespace) in owners):
+            for key, wanted in zip(_USER, owners[users[pod.owner.namespace]], strict=True):
                 value = pod.setting(pod.main, key)
                 found = f"the shared directories belong to {wanted}: permission denied"
                 wrong = value and str(value.raw) not in {"0", wanted}

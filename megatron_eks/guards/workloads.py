@@ -12,8 +12,6 @@ from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.pods import GPU, PINNED
 from megatron_eks.guards.values import YES, Found, Row, Value, report, same, warn, written
 
-_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_LONGEST_NAME = 63  # DNS labels
 _LAUNCHER = re.compile(r"--(nnodes|nproc.per.node|node.rank|master.\w+|standalone|rdzv).*")
 _LIMITS = (
     ("backoffLimit", 0, "3", "a job that fails at its start is tried for hours"),
@@ -56,7 +54,7 @@ _COUNTS, _WAITS = ("parallelism", "completions"), ["python3", "-c"]
 # The last says from which number Kueue counts those of a role.
 _OWN = ("replicas", "role", kueue.OFFSET_ANNOTATION)
 _RECORD = [["python3", each, "record"] for each in (UNPACKED, f"/etc/megatron-eks/{ZIP}")]
-_OPERATOR, _KEPT = "the operator knows no other", "failed pods keep their GPUs"
+_KEPT, _UNKNOWN = "failed pods keep their GPUs", "no API server knows another"
 _UNSEEN, _RANK = "meks does not find it as a part", "--node-rank=$(JOB_COMPLETION_INDEX)"
 
 
@@ -65,7 +63,6 @@ def pytorch_jobs(manifests: Manifests) -> Found:
     """Give ranks the shape that the operator takes, and one pod for all (kubeflow/trainer 1.9)."""
     for job in manifests.of("PyTorchJob"):
         spec, roles = job["spec"], job["spec"]["pytorchReplicaSpecs"]
-        yield from job["apiVersion"].must_be(Rule.API_VERSION, "kubeflow.org/v1", why=_OPERATOR)
         policy, again = spec["runPolicy"]["cleanPodPolicy"], _restarts(spec["runPolicy"])
         yield from policy.must_be(Rule.CLEAN_POD_POLICY, "Running", "All", why=_KEPT)
         counts = {role: each["replicas"].number or 0 for role, each in roles.items()}
@@ -83,9 +80,11 @@ def pytorch_jobs(manifests: Manifests) -> Found:
             label = replica["template"]["metadata"]["labels"]["role"]
             yield from label.must_be(Rule.POD_LABEL, role.lower(), why=_UNSEEN) if most else ()
         for pod in job.pods:
-            gpus, names = pod.main["resources"]["limits"][GPU].quantity or 0, pod.spec["containers"]
-            ranks, why = spec["nprocPerNode"], "GPUs stay idle, or two ranks share one"
-            yield from ranks.must_be(Rule.PROCESSES_PER_NODE, str(gpus), "auto", "gpu", why=why)
+            gpus, names = pod.main["resources"]["limits"][GPU].raw or 0, pod.spec["containers"]
+            ranks, idle = spec["nprocPerNode"], "GPUs stay idle, or two ranks share one"
+            found = f"{written(ranks.raw)} ranks for {gpus} GPUs of {pod.replica}: {idle}"
+            other, remedy = ranks.raw not in (str(gpus), "auto", "gpu"), "give both one number"
+            yield from report(Rule.PROCESSES_PER_NODE, other, ranks, found, f"{remedy}, as a text")
             wrong = [each["name"].text for each in names].count("pytorch") != 1
             found = "not one container named 'pytorch': the webhook refuses the job"
             yield from report(Rule.CONTAINER_NAME, wrong, names, found, "name one 'pytorch'")
@@ -94,10 +93,10 @@ def pytorch_jobs(manifests: Manifests) -> Found:
                 yield word.finding(Rule.RENDEZVOUS_FLAG, found, "remove it")
         both = (roles["Master"], roles["Worker"])
         for there, here in _differences(*both) if all(both) else ():
-            found = f"{written(here.raw)} here and {written(there.raw)} in the Master: ranks hang"
+            found = f"{written(here.raw)} here and {written(there.raw)} in the Master: "
+            found += "ranks that differ hang, or some are refused"
             other, remedy = here.name not in _OWN, "write the same for both"
             yield from report(Rule.REPLICAS_DIFFER, other, here, found, remedy)
-        yield from _name(job, f"-worker-{int(roles['Worker']['replicas'].number or 1) - 1}")
 
 
 @manifest_guard
@@ -110,29 +109,24 @@ def indexed_jobs(manifests: Manifests) -> Found:
             yield from _torchrun(manifests, job, pod, count)
         elif not spec["completionMode"] and (spec["completions"].number or 0) <= 1:
             continue
-        rows = [(each, (count,), "ranks need an index, and all others") for each in _COUNTS]
+        rows = [(each, (count,), "ranks wait for those that it leaves out") for each in _COUNTS]
         yield from spec.must_hold(Rule.JOB_FIELDS, *_INDEXED, *rows)
-        yield from _name(job, f"-{count}")
 
 
 @manifest_guard
 def jobsets(manifests: Manifests) -> Found:
     """Make the first rank that fails end its Job, and so start all ranks again (JobSet 0.12)."""
     for job in manifests.of(*_SETS):
-        known = ("apiVersion", (WITH_PODS[job.kind].api_version,), "no API server knows another")
-        yield from job.body.must_hold(Rule.JOB_FIELDS, known)
         spared = _SPARED if job.run["failurePolicy"]["maxRestarts"].number else ()
         yield from job.run.must_hold(Rule.JOB_FIELDS, *_SET, *spared)
         for part in job.run["replicatedJobs"]:
             yield from part.must_hold(Rule.JOB_FIELDS, ("replicas", (None, 1), _ONE_JOB))
             spec, pod = part["template"]["spec"], job.pods[0]
             count = spec["completions"].raw
-            rows = [(each, (count,), "ranks need an index, and all others") for each in _COUNTS]
+            rows = [(each, (count,), "ranks wait for those that it leaves out") for each in _COUNTS]
             yield from spec.must_hold(Rule.JOB_FIELDS, *_INDEXED, *_ENDS_AT_ONCE, *rows)
             yield from _failure_policy(spec, pod, lost_node="FailJob")
-            first = f"{job.name}-{part['name'].text}-0-"
-            yield from _meeting(pod, count, f"{first}0.{job.name}")
-            yield from _name(job, f"{first.removeprefix(job.name)}{count}-xxxxx")
+            yield from _meeting(pod, count, f"{job.name}-{part['name'].text}-0-0.{job.name}")
     for job in manifests.of("TrainJob"):
         ref, of_job = job["spec"]["runtimeRef"], WORKLOADS["TrainJob"]
         named = [("kind", (of_job.runtime,), _NO_RUNTIME), ("name", (job.name,), _NO_RUNTIME)]
@@ -169,6 +163,8 @@ def _meeting(pod: Pod, count: Json, address: str) -> Found:
 def ends(manifests: Manifests) -> Found:
     """Try a job a few times, and not for mistakes that a try repeats (Kubernetes, "Jobs")."""
     for job in manifests.of(*WITH_PODS):
+        api = WITH_PODS[job.kind].api_version
+        yield from job["apiVersion"].must_be(Rule.API_VERSION, api, why=_UNKNOWN)
         limits = job["spec"]["runPolicy"] if job.kind == "PyTorchJob" else job.run
         priority = job.main_pod.spec["priorityClassName"].text if job.main_pod else ""
         for name, least, usual, why in _LIMITS:
@@ -249,18 +245,14 @@ def _restarts(policy: Value) -> tuple[str, ...]:
     return ("OnFailure", "ExitCode") if several else ("OnFailure", "Never")
 
 
-def _name(job: Object, suffix: str) -> Found:
-    wrong = not _NAME.fullmatch(job.name) or len(job.name + suffix) > _LONGEST_NAME
-    found = f"a pod or Service {job.name}{suffix} has no DNS name: it is refused"
-    yield from report(Rule.JOB_NAME, wrong, job["metadata"]["name"], found, "use a-z and dashes")
-
-
 def _differences(there: Value, here: Value) -> Iterator[tuple[Value, Value]]:
     one, two, keys = there.raw, here.raw, list[str | int]()
     if isinstance(one, dict) and isinstance(two, dict):
         keys = [key for key in {**one, **two} if one.get(key) != two.get(key)]
-    elif isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
-        keys = [key for key in range(len(one)) if one[key] != two[key]]
+    elif isinstance(one, list) and isinstance(two, list):
+        most = range(max(len(one), len(two)))
+        keys = [key for key in most if one[key : key + 1] != two[key : key + 1]]
+        keys = keys if len(one) == len(two) else keys[:1]  # all behind it have moved
     elif one != two:
         yield there, here
     for key in keys:

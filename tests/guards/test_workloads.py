@@ -27,7 +27,6 @@ _PREVIEW = "metadata annotations megatron-eks/preview"
         (_JOB, "spec nprocPerNode", 8, Rule.PROCESSES_PER_NODE),
         (_JOB, "spec runPolicy cleanPodPolicy", "None", Rule.CLEAN_POD_POLICY),
         (_JOB, "spec runPolicy ttlSecondsAfterFinished", ABSENT, Rule.JOB_FIELDS),
-        (_JOB, "metadata name", "a" * 60, Rule.JOB_NAME),
         (_JOB, f"{_BOX} name", "megatron", Rule.CONTAINER_NAME),
         (_JOB, f"{_BOX} env 0 value", "8", Rule.REPLICAS_DIFFER),
         (_JOB, _COMMAND, "--nnodes=1", Rule.RENDEZVOUS_FLAG),
