@@ -67,6 +67,8 @@ def heard(templates: Templates) -> Found:
     keys = [each["KmsMasterKeyId"] for each in templates.of("SNS::Topic")]
     for key in keys:
         yield from _unheard(not policies, key, "no policy lets services publish", "add one")
+        found = "AWS's own key, which alarms may not use: their messages are lost"
+        yield from _unheard("alias/aws/" in key.text, key, found, "name a key of the stack")
     why, publish = "messages may travel unencrypted", ("sns:Publish",)
     wanted = [_need(why, publish, who="*", when=_ENCRYPTED, effect="Deny")]
     for kind, who in _TELLERS.items():

@@ -112,9 +112,11 @@ def addons(templates: Templates) -> Found:
         yield from report(_SETTINGS, broken, written, found, "correct the brackets and quotes")
         policies = [_POLICIES] * (name == "vpc-cni" and not broken)
         yield from values.must_hold(_SETTINGS, *policies)
-        newer = name == "kube-proxy" and () < minor < _version(version)
-        wrong = version and (newer or _version(version) < _LEAST.get(name, ()))
-        found = "newer than the control plane" if newer else "it applies no network policy"
+        own = [*_version(version), 0, 0]
+        apart = name == "kube-proxy" and minor and not minor[1] - 3 <= own[1] <= minor[1]
+        wrong = version and (apart or _version(version) < _LEAST.get(name, ()))
+        found = "newer than the control plane, or more than three releases older"
+        found = found if apart else "it applies no network policy"
         remedy = "take EKS's own version for this cluster"
         yield from report(_SETTINGS, wrong, version, found, remedy)
         waits, early = addon.body["DependsOn"], groups and name not in _BEFORE_NODES

@@ -239,7 +239,8 @@ def interfaces(templates: Templates) -> Found:
         nics, layout = data["NetworkInterfaces"], network_interfaces(instance) if instance else ()
         wanted = {_written_slot(e.card, e.device): str(e.type) for e in layout}
         given = [*map(_slot, nics)]
-        if any(e["InterfaceType"].text == "efa" and _slot(e) == _FIRST for e in nics):
+        both = any(e["InterfaceType"].text == "efa" and _slot(e) == _FIRST for e in nics)
+        if both and _SECOND in wanted:  # else the card has no EFA
             wanted = {_FIRST: "efa", **{e: wanted[e] for e in wanted if e not in (_FIRST, _SECOND)}}
         every = [str(group.raw) for nic in nics for group in nic["Groups"]]
         usual = {name for name in every if every.count(name) * 2 > len(given)}

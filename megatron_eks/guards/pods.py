@@ -67,8 +67,9 @@ def resources(manifests: Manifests) -> Found:
         yield from report(Rule.NODE_ROOM, busy, cores, found, "leave some for the system")
         found = f"{memory.raw} is too much: {_PENDING}"
         yield from report(Rule.NODE_ROOM, full, memory, found, f"ask for less than {room}Mi")
-        wrong = (efa or pages) and not 0 < (pages.quantity or 0) <= _WHOLE
-        found = f"{pages.raw or 'no'} huge pages: EFA has no buffers, or no node has that many"
+        size = pages.quantity or 0
+        wrong = (efa or pages) and not (0 < size <= _WHOLE and size % (2 * MIB) == 0)
+        found = f"{pages.raw or 'none'} of huge pages: EFA has no buffers, or no node has that many"
         yield from report(Rule.HUGE_PAGES, wrong, pages, found, "ask for 5120Mi")
         has_efa = all(e.efa_interfaces for e in INSTANCES.values() if e.gpus == gpus.quantity)
         alone = pages or (gpus and len(pod.owner.pods) > 1 and has_efa)
@@ -147,6 +148,10 @@ def placement(manifests: Manifests) -> Found:
             row = (other, listed, found, remedy)
             yield from report(Rule.TOLERATION, *row, warns=works or not own)
         lost = pod.of_job and (asks or tolerates) and not pool and not pod.spec["affinity"]
+        missing = pool and manifests.pools and pool.text not in manifests.pools
+        found = f"the templates have no pool {pool.raw!r}: {_PENDING}"
+        remedy = f"use {' or '.join(sorted(manifests.pools))}"
+        yield from report(Rule.NODE_SELECTOR, missing, pool, found, remedy)
         found = f"no node selector {POOL}: the pod may start in any pool, on other types"
         named = "add the pool's name"
         yield from report(Rule.NODE_SELECTOR, lost, pool, found, named, warns=not asks)

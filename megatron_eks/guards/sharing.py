@@ -41,6 +41,7 @@ _OWN = [(e.group, e.plural, _WRITE) for e in WORKLOADS.values()]
 _OWN += [(e.group, f"{e.runtime.lower()}s", _WRITE) for e in WORKLOADS.values() if e.runtime]
 _QUEUES = tuple((kueue.GROUP, each, _READ) for each in ("localqueues", "workloads"))
 _CLASS: Row = (kueue.PRIORITY_LABEL, (), "it comes after all that name a class")
+_CLASSES = ("training", "validation")
 _SPACE, _GROUPS = "kubernetes.io/metadata.name", "resourceGroups"
 _JOBS, _FLAVORS = tuple(WORKLOADS), "spec resourceGroups * flavors * "
 _CHECKS = "spec admissionChecksStrategy admissionChecks * "
@@ -144,7 +145,14 @@ def _group(space: Object) -> str:
 
 @manifest_guard
 def quotas(manifests: Manifests) -> Found:
-    """Have room for each job (Kubernetes, "Resource Quotas")."""
+    """Have room for each job, and runs before checks ("Resource Quotas"; "Pod Priority")."""
+    runs, checks = (manifests.named("PriorityClass", f"megatron-{each}") for each in _CLASSES)
+    if runs and checks:
+        high, low = (each["value"].number or 0 for each in (runs, checks))
+        found, remedy = f"not above the {low} of checks, which evict training", "write a higher one"
+        yield from report(Rule.MANIFEST_VALUE, high <= low, runs["value"], found, remedy)
+        why = "a check that waits would evict others"
+        yield from checks["preemptionPolicy"].must_be(Rule.MANIFEST_VALUE, "Never", why=why)
     for quota, job in product(manifests.of("ResourceQuota"), manifests.of(*WITH_PODS)):
         pod = job.main_pod
         if job.namespace != quota.namespace or not pod:

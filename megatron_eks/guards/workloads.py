@@ -18,6 +18,10 @@ _LIMITS = (
     ("ttlSecondsAfterFinished", 60, "604800", "its logs go at once, or its name is never free"),
     ("activeDeadlineSeconds", 60, "3600", "it ends at once, or one that hangs keeps its node"),
 )
+_OF_RUNS = (
+    ("backoffLimit", 1, "the first fault ends the run"),
+    ("activeDeadlineSeconds", 86_400, "a run that takes longer is ended"),
+)
 _RETRIED, _LOST_NODE = "a mistake is tried again", "a lost node counts as one"
 _RULES: dict[str, tuple[Row, ...]] = {
     "onExitCodes": (
@@ -129,10 +133,15 @@ def jobsets(manifests: Manifests) -> Found:
             yield from _meeting(pod, count, f"{job.name}-{part['name'].text}-0-0.{job.name}")
     for job in manifests.of("TrainJob"):
         ref, of_job = job["spec"]["runtimeRef"], WORKLOADS["TrainJob"]
+        nodes, why = (
+            job["spec"]["trainer"]["numNodes"],
+            "the runtime's command has another --nnodes",
+        )
         named = [("kind", (of_job.runtime,), _NO_RUNTIME), ("name", (job.name,), _NO_RUNTIME)]
         yield from ref.must_hold(Rule.JOB_FIELDS, *named, ("apiGroup", (of_job.group,), _OTHER))
         for runtime in manifests.of("TrainingRuntime"):
             if runtime.name == job.name and runtime.pods:
+                yield from nodes.must_be(Rule.JOB_FIELDS, None, runtime.wanted, why=why)
                 row = (of_job.job_label, (job.name,), "meks and the ranks' policy miss its pods")
                 yield from runtime.pods[0].metadata["labels"].must_hold(Rule.POD_LABEL, row)
 
@@ -175,6 +184,11 @@ def ends(manifests: Manifests) -> Found:
             found, remedy = f"{name} is {written(given.raw)}: {why}", f"write such as {usual}"
             lost = least and not given
             yield from report(Rule.JOB_FIELDS, wrong, given, found, remedy, warns=lost)
+        run = job.kind == "PyTorchJob" and priority and "-valid" not in priority
+        for name, least, why in _OF_RUNS if run else ():
+            given, found = limits[name], f"{name} is {written(limits[name].raw)}: {why}"
+            row = ((given.number or least) < least or given.raw == 0, given, found)
+            yield from warn(Rule.JOB_FIELDS, *row, f"write {least} or more")
         if job.kind == "Job":
             yield from _failure_policy(job["spec"], job.pods[0])
 

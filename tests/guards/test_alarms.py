@@ -29,6 +29,7 @@ METRIC = "Metrics 1 MetricStat Metric"
         ("APS::Workspace", "AlertManagerDefinition", ABSENT),
         ("Budgets::Budget", "NotificationsWithSubscribers 0 Subscribers", []),
         ("SNS::Subscription", "Protocol", "emial"),
+        ("SNS::Topic", "KmsMasterKeyId", "alias/aws/sns"),
         ("SNS::TopicPolicy", f"{POLICY} 0 Principal Service", "event.amazonaws.com"),
         ("SNS::TopicPolicy", f"{POLICY} 1 Action", ["sns:GetTopicAttributes"]),
         ("SNS::TopicPolicy", f"{POLICY} 1 Effect", "Deny"),

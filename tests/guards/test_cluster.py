@@ -5,7 +5,6 @@ import pytest
 from tests.guards.slips import ABSENT, in_template
 
 CLUSTER, VPC = "EKS::Cluster", "ResourcesVpcConfig"
-SERVICES = "KubernetesNetworkConfig ServiceIpv4Cidr"
 GONE = "AWS::CloudFormation::WaitConditionHandle"
 ADDON, DNS, GROUP = "EKS::Addon vpccni", "EKS::Addon coredns", "EKS::Nodegroup System"
 LINKS = "PodIdentityAssociations"
@@ -30,7 +29,6 @@ OTHER_BUCKET = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": ["arn
         (CLUSTER, f"{VPC} SubnetIds", lambda ids: ids[:1], "CLUSTER_CONTROL"),
         (CLUSTER, "AccessConfig AuthenticationMode", "CONFIG_MAP", "CLUSTER_CONTROL"),
         (CLUSTER, "DeletionProtection", False, "CLUSTER_CONTROL"),
-        (CLUSTER, SERVICES, "10.0.0.0/16", "CLUSTER_CONTROL"),
         (CLUSTER, "KubeApiServerConfig", ABSENT, "CLUSTER_CONTROL"),
         (CLUSTER, "EncryptionConfig", ABSENT, "CLUSTER_CONTROL"),
         (CLUSTER, "Logging ClusterLogging EnabledTypes 1", ABSENT, "CLUSTER_CONTROL"),
@@ -39,6 +37,7 @@ OTHER_BUCKET = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": ["arn
         (GROUP, "DependsOn", ABSENT, "START_ORDER"),
         (DNS, "DependsOn", ABSENT, "START_ORDER"),
         ("EKS::Addon kubeproxy", "AddonVersion", "v1.37.0-eksbuild.1", "ADDON_SETTINGS"),
+        ("EKS::Addon kubeproxy", "AddonVersion", "v1.32.0-eksbuild.1", "ADDON_SETTINGS"),
         (ADDON, "AddonVersion", "v1.12.0-eksbuild.1", "ADDON_SETTINGS"),
         (ADDON, "ConfigurationValues", VALUES[1:], "ADDON_SETTINGS"),
         ("Logs::LogGroup ControlPlane", "LogGroupName", "/aws/eks/own/cluster", "CLUSTER_CONTROL"),
@@ -92,7 +91,6 @@ def test_mistakes(resource, path, value, code):
     [
         (f"{VPC} PublicAccessCidrs", ["198.51.100.7/32", "203.0.113.0/24"]),
         ("AccessConfig AuthenticationMode", "API_AND_CONFIG_MAP"),
-        (SERVICES, "192.168.0.0/20"),
     ],
 )
 def test_other_control_planes_that_work(path, value):

@@ -36,6 +36,12 @@ def test_interfaces(path, value, codes):
     assert in_template(_GPU, path, value) == codes
 
 
+def test_a_first_card_without_efa():
+    """Of other types it may have EFA and IP in one."""
+    change = (_GPU, f"{_NICS} 0 InterfaceType", "efa")
+    assert in_template(*change, "p6-b300") == _LAYOUT
+
+
 def test_template_of_no_node_group():
     """Another machine's template, such as a bastion's, needs no group of the nodes."""
     options: Json = {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}

@@ -17,8 +17,6 @@ PART, UNUSED = "NETWORK_PART", "ENDPOINT_UNUSED"
     [
         ("EC2::VPC", "EnableDnsHostnames", False, PART),
         ("EC2::Subnet Private", "MapPublicIpOnLaunch", True, "PUBLIC_ADDRESS"),
-        ("EC2::Subnet PrivateSubnetuseast2b", "CidrBlock", "10.0.0.0/18", PART),
-        ("EC2::Subnet PrivateSubnetuseast2b", "CidrBlock", "10.1.64.0/18", PART),
         (LINK, "Type", GONE, PART),
         (LINK, "RouteTableId", PUBLIC, PART),
         ("EC2::Route Private", "NatGatewayId", ABSENT, PART),

@@ -31,6 +31,8 @@ _ABOVE, _NEEDLESS = "POD_ABOVE_NAMESPACE", "NEEDLESS_PRIVILEGE"
         (_JOB, f"{_LIMITS} vpc.amazonaws.com/efa", 3, "NODE_ROOM"),
         (_JOB, f"{_LIMITS} hugepages-2Mi", ABSENT, "HUGE_PAGES"),
         (_JOB, f"{_LIMITS} hugepages-2Mi", "20Gi", "HUGE_PAGES"),
+        (_JOB, f"{_LIMITS} hugepages-2Mi", "5120", "HUGE_PAGES"),
+        ("PriorityClass/megatron-training", "value", 100, "MANIFEST_VALUE"),
         (_JOB, f"{_LIMITS} vpc.amazonaws.com/efa", ABSENT, "EFA_NOT_REQUESTED"),
         (_JOB, f"{_POD} volumes 1 emptyDir medium", ABSENT, "SHARED_MEMORY"),
         (_JOB, f"{_MAIN} volumeMounts 1", ABSENT, "SHARED_MEMORY"),

@@ -3,8 +3,10 @@
 import pytest
 
 from megatron_eks.config.codes import Code
+from megatron_eks.guards.check import check_bodies, check_manifests
 from megatron_eks.guards.codes import Rule
-from tests.guards.slips import ABSENT, in_manifest, without
+from megatron_eks.guards.manifests import body_at
+from tests.guards.slips import ABSENT, in_manifest, manifests, without
 
 _FETCH = "Job/fetch-tokenizer"
 _POD = "spec template spec"
@@ -82,6 +84,19 @@ def test_other_names_are_right():
 def test_a_policy_that_is_gone_is_missed(name):
     """Each of the ways is needed."""
     assert without(name) == {Rule.RANKS_CUT_OFF.name}
+
+
+def test_clusters_that_are_checked_together():
+    """One finding says so, and not one for each object."""
+    both = [*manifests(), *manifests("two-teams")]
+    assert [each.code for each in check_manifests(both)] == [Code.OWNED_BY_ANOTHER]
+
+
+def test_a_pool_that_the_templates_lack():
+    """Pods that select it stay Pending."""
+    bodies = [body_at(each, "") for each in manifests()]
+    assert check_bodies(bodies, {"p4d"}) == []
+    assert {each.code for each in check_bodies(bodies, {"p5"})} == {Rule.NODE_SELECTOR}
 
 
 def test_another_way_out_is_right():
