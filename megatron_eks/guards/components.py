@@ -229,10 +229,7 @@ def components(manifests: Manifests) -> Found:
 
 @manifest_guard
 def device_plugins(manifests: Manifests) -> Found:
-    """Run one of each plugin where its devices are, in a release that knows the nodes.
-
-    Kubernetes, "Device Plugins": a node without one offers no device, and pods stay Pending.
-    """
+    """Run one of each where its devices are, or no node has any (Kubernetes, "Device Plugins")."""
     code, offered = Rule.DEVICE_PLUGIN, {_EFA: "vpc.amazonaws.com/efa", _GPU: "nvidia.com/gpu"}
     running = [(part, pod) for pod in manifests.pods if (part := part_of(pod.owner)) in _PINNED]
     plugins = [part for part, _ in running if part in offered]

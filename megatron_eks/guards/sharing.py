@@ -1,8 +1,4 @@
-"""Guards of what teams share: whom they are, what they may do, their quotas, and the queues.
-
-Where a team is let into another's namespace, or its pods run as another's user, nothing tells;
-where a name leads to nothing, Kueue lets jobs wait for ever, and says so in an object's status.
-"""
+"""Guards of what teams share: who they are, what they may do, their quotas, and the queues."""
 
 from collections.abc import Mapping
 from itertools import product

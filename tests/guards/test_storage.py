@@ -71,7 +71,7 @@ def test_zone():
 
 
 def test_data_repositories():
-    """A link belongs to a file system, and brings what is there."""
+    """A link brings what is there."""
     link = {"FileSystemId": {"Ref": "Lustre"}, "DataRepositoryPath": "s3://corpora/a"}
     at_once = {"BatchImportMetaDataOnCreate": True}
 
@@ -82,7 +82,6 @@ def test_data_repositories():
 
     right = {"FileSystemPath": "/a"}
     assert found(right) == set()
-    assert found({**right, "FileSystemId": None}) == {"DATA_REPOSITORY"}
     assert found({**right, "BatchImportMetaDataOnCreate": False}) == {"DATA_REPOSITORY"}
 
 
