@@ -42,15 +42,10 @@ def probe(directory: Path) -> OSError | None:
     """Create a directory and write a file in it; return what the system says against it."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=directory, prefix=_PROBE)
-        try:
+        with tempfile.NamedTemporaryFile(dir=directory, prefix=_PROBE) as file:
             # A block: an empty file takes no space on most file systems.
-            os.write(descriptor, b"x" * 4096)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-            with suppress(FileNotFoundError):
-                Path(name).unlink()
+            os.write(file.fileno(), b"x" * 4096)
+            os.fsync(file.fileno())
     except OSError as problem:
         return problem
     return None

@@ -126,8 +126,5 @@ def validation_shares(samples: Samples, rank: int, ranks: int) -> list[Tensor | 
     All ranks return equally many, because each forward pass is one of all ranks together.
     """
     every = samples.validation(_VALIDATION_SEQUENCES)
-    rounds = -(-len(every) // ranks)
-    return [
-        every[place] if (place := turn * ranks + rank) < len(every) else None
-        for turn in range(rounds)
-    ]
+    mine, rounds = every[rank::ranks], -(-len(every) // ranks)
+    return [*mine, *[None] * (rounds - len(mine))]
