@@ -166,8 +166,28 @@ def read_outputs(
     `suffixes` end the keys of each file system; one that exists needs no deployment to be known.
     Registries and host names must be those of `home`.
     """
-    if document is None:
-        return _outputs({}, fallback, suffixes, existing), []
+    known = [_image_key(name) for name in fallback]
+    values, findings = _values(document, cluster, known, home) if document else ({}, [])
+    file_systems = tuple(_lustre(values, suffix) for suffix in suffixes)
+    if existing is not None:
+        own = (existing.id, existing.dns_name, existing.mount_name)
+        file_systems = (Lustre(*own, preview=False),)
+    efs_id, point = values.get("EfsId"), values.get("EfsAccessPointId")
+    efs = Efs(efs_id or "fs-preview", point or "fsap-preview", preview=not (efs_id and point))
+    images = {}
+    for name, tagged in fallback.items():
+        uri = values.get(_image_key(name)) or f"{PLACEHOLDER_HOST}/{tagged}"
+        images[name] = Image(uri, preview=not is_digest(uri))
+    role, bucket = (values.get(key) for key in ("JobRoleArn", "BucketName"))
+    roles = {key: arn for key, arn in values.items() if key.startswith("JobRoleArn")}
+    watch = {key: values[key] for key in ("AlarmTopicArn", "PrometheusUrl") if key in values}
+    return Outputs(file_systems, efs, images, role, bucket, roles, watch), findings
+
+
+def _values(
+    document: Document, cluster: str, images: Collection[str], home: Home | None
+) -> tuple[Mapping[str, str], list[Finding]]:
+    """Return the outputs of all stacks together, and what is wrong with them."""
     findings = list(document.findings)
     stacks = document.value if isinstance(document.value, dict) else {}
     # The last one is no stack, and of no use any more: earlier releases wrote it.
@@ -177,7 +197,6 @@ def read_outputs(
         code, found = Code.OUTPUTS_OF_ANOTHER_CLUSTER, f"no stack of cluster {cluster!r}"
         findings.append(Finding(code, (foreign[0],), found, _REMEDY))
     values: dict[str, str] = {}
-    images = [_image_key(name) for name in fallback]
     home = home and home.settled(each for each in stacks.values() if isinstance(each, dict))
     for stack, outputs in stacks.items():
         if isinstance(outputs, dict) and all(isinstance(value, str) for value in outputs.values()):
@@ -187,7 +206,7 @@ def read_outputs(
         else:
             found = "not a mapping of texts"
             findings.append(Finding(Code.OUTPUTS_MALFORMED, (stack,), found, _REMEDY))
-    return _outputs(values, fallback, suffixes, existing), list(document.locate(findings))
+    return values, list(document.locate(findings))
 
 
 def preview_warning(
@@ -205,28 +224,6 @@ def preview_warning(
 
 def _image_key(name: str) -> str:
     return f"{title(name)}Image"
-
-
-def _outputs(
-    values: Mapping[str, str],
-    fallback: Mapping[str, str],
-    suffixes: Sequence[str],
-    existing: ExistingLustre | None,
-) -> Outputs:
-    file_systems = tuple(_lustre(values, suffix) for suffix in suffixes)
-    if existing is not None:
-        own = (existing.id, existing.dns_name, existing.mount_name)
-        file_systems = (Lustre(*own, preview=False),)
-    efs_id, point = values.get("EfsId"), values.get("EfsAccessPointId")
-    efs = Efs(efs_id or "fs-preview", point or "fsap-preview", preview=not (efs_id and point))
-    images = {}
-    for name, tagged in fallback.items():
-        uri = values.get(_image_key(name)) or f"{PLACEHOLDER_HOST}/{tagged}"
-        images[name] = Image(uri, preview=not is_digest(uri))
-    role, bucket = (values.get(key) for key in ("JobRoleArn", "BucketName"))
-    roles = {key: arn for key, arn in values.items() if key.startswith("JobRoleArn")}
-    watch = {key: values[key] for key in ("AlarmTopicArn", "PrometheusUrl") if key in values}
-    return Outputs(file_systems, efs, images, role, bucket, roles, watch)
 
 
 def team_key(team: str | None) -> str:
