@@ -12,51 +12,58 @@ from megatron_eks.config.load import Json
 _ANYWHERE = frozenset({"enabled", "id", "name", "path", "size", "type"})
 
 
-def elsewhere(model: Any, path: Path) -> str | None:  # noqa: ANN401 -- an annotation of any shape
+def elsewhere(model: type[BaseModel], path: Path) -> str | None:
     """Say where a key belongs that stands in the wrong block; None where it is no key at all."""
     name = str(path[-1])
     if name in _ANYWHERE:
         return None
-    homes = list(dict.fromkeys(".".join(home) for home in _homes(model, name)))
+    found = (home for home, block in blocks(model) if name in block.model_fields)
+    homes = list(dict.fromkeys(".".join(map(str, home)) for home in found if 0 not in home))
     if "" in homes:
         return f"it belongs to the top of the file: {name}"
     return f"it belongs below {' or '.join(homes)}: {homes[0]}.{name}" if homes else None
 
 
-def _homes(model: Any, name: str) -> Iterator[tuple[str, ...]]:  # noqa: ANN401 -- an annotation of any shape
-    """Yield the blocks that have a key, by their names from the top; not those in lists."""
-    if isinstance(model, type) and issubclass(model, BaseModel):
-        if name in model.model_fields:
-            yield ()
-        for key, field in model.model_fields.items():
-            yield from ((key, *home) for home in _homes(field.annotation, name))
-    elif get_origin(model) is not tuple:
-        for option in get_args(model):
-            yield from _homes(option, name)
+def blocks(part: Any, path: Path = ()) -> Iterator[tuple[Path, type[BaseModel]]]:  # noqa: ANN401 -- an annotation of any shape
+    """Yield the models of a file's blocks by their paths, with 0 for every entry of a list."""
+    if isinstance(part, type) and issubclass(part, BaseModel):
+        yield path, part
+        for key, field in part.model_fields.items():
+            yield from blocks(field.annotation, (*path, key))
+    else:
+        inner = (*path, 0) if get_origin(part) is tuple else path
+        for option in get_args(part):
+            yield from blocks(option, inner)
 
 
-def fields_at(model: Any, path: Path, value: Json) -> set[str]:  # noqa: ANN401 -- an annotation of any shape
+def _members(model: type[BaseModel], path: Path) -> list[type[BaseModel]]:
+    """Return the models that a value at a path may have the form of."""
+    plain = tuple(0 if isinstance(part, int) else part for part in path)
+    return [member for place, member in blocks(model) if place == plain]
+
+
+def fields_at(model: type[BaseModel], path: Path, value: Json) -> set[str]:
     """List the keys allowed at a path of a file's value, whatever unions lie on the way.
 
     Of members that a `type` tells apart, those of the one that the value names.
     """
-    members = list(_members(model, path))
+    members = _members(model, path)
     named = [each for each in members if value_at(value, (*path, "type")) in _types(each)]
     return {name for each in named or members for name in each.model_fields}
 
 
-def block_at(model: Any, path: Path) -> dict[str, bool]:  # noqa: ANN401 -- an annotation of any shape
+def block_at(model: type[BaseModel], path: Path) -> dict[str, bool]:
     """List the keys of the block that belongs at a path, and whether each must be given.
 
     Of a list the keys of its entries; none where kinds of blocks differ, or a text belongs.
     """
-    members = list(_members(model, path))
+    members = _members(model, path)
     if len(members) != 1:
         return {}
     return {name: field.is_required() for name, field in members[0].model_fields.items()}
 
 
-def pattern_at(model: Any, path: Path) -> str | None:  # noqa: ANN401 -- an annotation of any shape
+def pattern_at(model: type[BaseModel], path: Path) -> str | None:
     """Return the pattern that a text at a path must have."""
     *block, name = path[:-1] if isinstance(path[-1], int) else path
     for member in _members(model, tuple(block)):
@@ -72,25 +79,13 @@ def _patterns(parts: Iterable[Any]) -> Iterator[str]:
         yield from _patterns((*getattr(part, "metadata", ()), *get_args(part)))
 
 
-def other_types(model: Any, path: Path, value: Json) -> str | None:  # noqa: ANN401 -- an annotation of any shape
+def other_types(model: type[BaseModel], path: Path, value: Json) -> str | None:
     """Say of which `type` a key is that stands beside another one."""
     members = [e for e in _members(model, path[:-1]) if str(path[-1]) in e.model_fields]
     types = [f"type: {each}" for member in members for each in _types(member)]
     if not types or value_at(value, (*path[:-1], "type")) is None:
         return None
     return f"only {' and '.join(types)} {'has' if len(types) == 1 else 'have'} it"
-
-
-def _members(model: Any, path: Path) -> Iterator[type[BaseModel]]:  # noqa: ANN401 -- an annotation of any shape
-    """Yield the models that a value at a path may have the form of."""
-    if isinstance(model, type) and issubclass(model, BaseModel):
-        if not path:
-            yield model
-        elif field := model.model_fields.get(str(path[0])):
-            yield from _members(field.annotation, path[1:])
-        return
-    for option in get_args(model):
-        yield from _members(option, path[1:] if path and isinstance(path[0], int) else path)
 
 
 def value_at(value: Json, path: Path) -> Json:

@@ -1,12 +1,14 @@
 """Job files: everything a user can say about a job."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from megatron_eks.config import forms
 from megatron_eks.config.architecture import AnyModel, Positive
+from megatron_eks.config.blocks import blocks
 from megatron_eks.config.errors import Path
 from megatron_eks.config.forms import Model, Used
 from megatron_eks.config.runtime import Runtime
@@ -42,22 +44,33 @@ class Job(Model):
 
     def uses(self) -> Iterator[Use]:
         """Yield what it has from others, and what it leaves to them: each field that is `Used`."""
-        return _uses(self)
+        for path, use in _used_fields(type(self)):
+            yield from ((use.how, place, use.what, each) for place, each in _texts(self, path))
 
     def used(self, how: str) -> list[tuple[Path, str, str]]:
         """Return what it uses in one of these ways: its key, what it is, and where."""
         return [use[1:] for use in self.uses() if use[0] == how]
 
 
-def _uses(block: object, path: Path = ()) -> Iterator[Use]:
-    for index, entry in enumerate(block) if isinstance(block, tuple) else ():
-        yield from _uses(entry, (*path, index))
-    for name, field in type(block).model_fields.items() if isinstance(block, Model) else ():
-        value, place = getattr(block, name), (*path, name)
-        yield from _uses(value, place)
-        for use in field.metadata if value is not None else ():
-            if isinstance(use, Used):
-                yield use.how, place, use.what, value
+@cache
+def _used_fields(kind: type[Job]) -> list[tuple[Path, Used]]:
+    return [
+        ((*path, name), use)
+        for path, block in blocks(kind)
+        for name, field in block.model_fields.items()
+        for use in field.metadata
+        if isinstance(use, Used)
+    ]
+
+
+def _texts(part: object, path: Path, place: Path = ()) -> Iterator[tuple[Path, str]]:
+    if isinstance(part, tuple):
+        for index, each in enumerate(part):
+            yield from _texts(each, path[1:], (*place, index))
+    elif path:
+        yield from _texts(getattr(part, str(path[0]), None), path[1:], (*place, path[0]))
+    elif part is not None:
+        yield place, str(part)
 
 
 class GpuJob(Job):
