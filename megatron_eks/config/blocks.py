@@ -37,9 +37,9 @@ def blocks(part: Any, path: Path = ()) -> Iterator[tuple[Path, type[BaseModel]]]
 
 
 def _members(model: type[BaseModel], path: Path) -> list[type[BaseModel]]:
-    """Return the models that a value at a path may have the form of."""
-    plain = tuple(0 if isinstance(part, int) else part for part in path)
-    return [member for place, member in blocks(model) if place == plain]
+    """Return the models that a value at a path may have the form of; of a list its entries'."""
+    keys = [part for part in path if isinstance(part, str)]
+    return [member for place, member in blocks(model) if [e for e in place if e != 0] == keys]
 
 
 def fields_at(model: type[BaseModel], path: Path, value: Json) -> set[str]:
