@@ -122,6 +122,7 @@ def _of_published(row: Row, named: Row, value: float, split: dict[str, str]) -> 
     if row["graphs"]:
         graphs = _GRAPHS.get(row["graphs"], "partial")
     modules = frozenset(row["recompute_modules"].split("+")) - {""}
+    plain = frozenset(row["plain"].split("+")) - {""}
     batch = Batch(
         micro_batch_size=micro,
         sequence_length=int(row["sequence_length"]),
@@ -138,6 +139,8 @@ def _of_published(row: Row, named: Row, value: float, split: dict[str, str]) -> 
         and row["precision"] in {"fp8", "mxfp8"},
         # Blackwell's are B200, GB200 and so on.
         transposed="b" not in row["gpu"] and "no transposes" not in row["software"],
+        plain_layers=sum(int(word) for word in plain if word.isdecimal()),
+        plain_parts=frozenset(word for word in plain if not word.isdecimal()),
         dispatcher=row["dispatcher"] or "alltoall",
         expert_overlap=row["expert_overlap"] == "1",
         capacity=float(row["capacity_factor"]) if row["capacity_factor"] else None,

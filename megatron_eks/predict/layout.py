@@ -137,6 +137,10 @@ class Batch:
     transposed: bool = True
     """Whether FP8 weights are kept transposed too; products on Blackwell take either order, unless
     blocks have scales of their own (`is_non_tn_fp8_gemm_supported` in Transformer Engine)."""
+    plain_layers: int = 0
+    """Whose products stay in bf16, as those of the first and the last layers may."""
+    plain_parts: frozenset[str] = frozenset()
+    """What stays in bf16 in all layers: `attention`'s maps, `latent` ones around experts."""
     dispatcher: str = "alltoall"
     """What takes tokens to experts: `alltoall`, or a backend that sends once to each node."""
     software: Software = "2026"

@@ -162,6 +162,7 @@ def _stage(
         # The copies are the weights; what FSDP shards is one of them.
         sharded = held // data + experts // layout.expert_data
         copies -= _WEIGHT * (in_layers + experts) if layout.fsdp is None else sharded
+    copies *= 1 - batch.plain_layers / model.num_layers
     weights += (_WEIGHT + adapters.gradient) * trained
     kept = int(activations(model, layout, batch, layers, index))
     loss = int(logits(model, layout, batch)) if last else 0

@@ -84,6 +84,8 @@ def with_arguments(batch: Batch, layers: int, arguments: Sequence[str]) -> Batch
         precision = "mxfp8"
     if "--fp4-format" in given:
         precision = "nvfp4"
+    ends = ("--num-layers-at-start-in-bf16", "--num-layers-at-end-in-bf16")
+    plain = [_number(given, end) for end in ends if "--first-last-layers-bf16" in given]
     return replace(
         batch,
         precision=precision,
@@ -91,6 +93,7 @@ def with_arguments(batch: Batch, layers: int, arguments: Sequence[str]) -> Batch
         modules=frozenset(given.get("--recompute-modules", ())),
         offloaded=min(1.0, offloaded / layers),
         fp8_weights="--fp8-param-gather" in given,
+        plain_layers=min(layers, sum(1 if count is None else count for count in plain)),
         dispatcher=_word(given, "--moe-flex-dispatcher-backend") or "deepep"
         if flex
         else "alltoall",

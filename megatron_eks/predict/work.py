@@ -75,7 +75,7 @@ class Worker:
             *(layout.tensor, layout.context, layout.expert, layout.expert_tensor),
             *(layout.sequence_parallel, batch.micro_batch_size, batch.sequence_length),
             *(batch.precision, batch.software, batch.modules, batch.lora, batch.lora_targets),
-            batch.capacity,
+            *(batch.capacity, batch.plain_layers, batch.plain_parts),
         )
         if key not in _DONE:
             if len(_DONE) > _MOST:
@@ -89,7 +89,7 @@ class Worker:
         model, tensor = self.model, self.layout.tensor
         mixed = model.expert_layers(0, model.num_layers) / model.num_layers
         parts = model.parts(1, mixed)
-        around = parts["*"] * self._products(tokens, attention(model, tensor))
+        around = parts["*"] * self._products(tokens, attention(model, tensor), "attention")
         dense = parts["-"] * self._products(
             tokens, feed_forward(model, model.ffn_hidden_size, tensor)
         )
@@ -176,14 +176,24 @@ class Worker:
         routed = tokens * (model.moe_router_topk or 1) * (self.batch.capacity or 1)
         routed *= layout.expert_tensor / layout.tensor
         seconds = count * self._products(routed / count, expert(model, layout.expert_tensor))
-        seconds += self._products(tokens, latent(model))
+        seconds += self._products(tokens, latent(model), "latent")
         width = model.moe_shared_expert_intermediate_size
         shared = self._products(tokens, feed_forward(model, width, layout.tensor)) if width else 0.0
         return seconds, shared
 
-    def _products(self, rows: float, matrices: Iterable[Matrix]) -> float:
-        precision = self.batch.precision
-        return sum(self._product(rows, each.inner, each.columns, precision) for each in matrices)
+    def _products(self, rows: float, matrices: Iterable[Matrix], part: str = "") -> float:
+        """Return the time of a part's products, of which some layers' may stay in bf16."""
+        batch = self.batch
+        plain = batch.plain_layers / self.model.num_layers
+        plain = 1.0 if part in batch.plain_parts else plain
+        shares: dict[Precision, float] = {batch.precision: 1.0}
+        if plain and batch.quantized:
+            shares = {batch.precision: 1 - plain, "bf16": plain}
+        return sum(
+            share * self._product(rows, each.inner, each.columns, precision)
+            for precision, share in shares.items()
+            for each in matrices
+        )
 
     def _product(self, rows: float, inner: float, columns: float, precision: Precision) -> float:
         """Return the time of a product of so many rows, inner dimension and columns."""

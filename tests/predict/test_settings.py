@@ -42,6 +42,8 @@ def test_the_optimizer_keeps_what_megatron_was_told(arguments, states):
         ("--cpu-offloading-num-layers 8", {"offloaded": 0.25}),
         ("--fp8-param-gather", {"fp8_weights": True}),
         ("--fp4-format e2m1", {"precision": "nvfp4"}),
+        ("--first-last-layers-bf16 --num-layers-at-end-in-bf16 3", {"plain_layers": 4}),
+        ("--num-layers-at-end-in-bf16=3", {}),
         ("--moe-token-dispatcher-type flex", {"dispatcher": "deepep"}),
         ("--overlap-moe-expert-parallel-comm", {"expert_overlap": True}),
     ],

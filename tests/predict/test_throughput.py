@@ -168,6 +168,16 @@ def test_frozen_weights_have_two_products_of_three():
     assert flops * 12472.87 == pytest.approx(402e12, rel=0.05)
 
 
+def test_layers_that_stay_in_bf16_take_the_time_of_bf16():
+    """All of them as if nothing was in FP8, some of them between both, attention alone less."""
+    whole, fp8 = Batch(1, 8192, 8, "none"), Batch(1, 8192, 8, "none", precision="fp8")
+    kept = [seconds(replace(fp8, plain_layers=count), model=LLAMA) for count in (0, 8, 32)]
+    assert kept == sorted(kept)
+    assert kept[-1] == pytest.approx(seconds(whole, model=LLAMA))
+    attention = replace(fp8, plain_parts=frozenset({"attention"}))
+    assert kept[0] < seconds(attention, model=LLAMA) < kept[-1]
+
+
 def test_parts_of_a_step_add_up():
     """What is printed of a step is the step."""
     speed = megatron_speed(
