@@ -9,7 +9,7 @@ from megatron_eks.catalog.workloads import WITH_PODS, WORKLOADS
 from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.components import DEFINITION
-from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
+from megatron_eks.guards.manifests import Manifests, Object, manifest_guard
 from megatron_eks.guards.pods import EFA, GPU, POOL, share_of_a_node, tolerates_pool
 from megatron_eks.guards.rights import granted, lacking
 from megatron_eks.guards.values import Found, Row, Value, report, same
@@ -229,17 +229,21 @@ def shares(manifests: Manifests) -> Found:
         runtime = manifests.named("TrainingRuntime", job.name, space)
         pods = [*job.pods, *(runtime.pods if runtime else ())]
         for pod, resource in product(pods[:1], (GPU, EFA)):
-            yield from _waiting(queue, label, pod, resource) if queue else ()
+            wanted = pod.owner.wanted * (pod.main["resources"]["limits"][resource].quantity or 0)
+            own = _quotas([queue] if queue else [], resource)
+            alone = all(each["borrowingLimit"].quantity == 0 for each in own)
+            # It borrows from its own cohort: all queues are never less.
+            lenders = own if alone else _quotas(manifests.of("ClusterQueue", "Cohort"), resource)
+            most = sum(each["nominalQuota"].quantity or 0 for each in lenders)
+            whose = "its queue has" if alone else "all queues together have"
+            found = f"{wanted} of {resource}, but {whose} {most}: it waits for ever"
+            lost, remedy = own and wanted > most, "use fewer nodes, or raise the quota"
+            yield from report(Rule.ABOVE_QUOTA, lost, label, found, remedy)
 
 
-def _waiting(queue: Object, label: Value, pod: Pod, resource: str) -> Found:
-    wanted = pod.owner.wanted * (pod.main["resources"]["limits"][resource].quantity or 0)
-    own = [e.at(f"name={resource}") for e in queue.body.every(f"{_FLAVORS}resources")]
-    most = sum(each["nominalQuota"].quantity or 0 for each in own)
-    limited = own and all(each["borrowingLimit"].quantity == 0 for each in own)
-    found = f"{wanted} of {resource}, but queue {queue.name} has {most}: it waits for ever"
-    lost, remedy = limited and wanted > most, "use fewer nodes, or raise the quota"
-    yield from report(Rule.ABOVE_QUOTA, lost, label, found, remedy)
+def _quotas(queues: list[Object], resource: str) -> list[Value]:
+    shares = [share for each in queues for share in each.body.every(f"{_FLAVORS}resources")]
+    return [own for each in shares if (own := each.at(f"name={resource}"))]
 
 
 @manifest_guard
