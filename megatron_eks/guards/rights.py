@@ -95,7 +95,9 @@ def operator(manifests: Manifests) -> Found:
         right = [None] if several else [f"--namespace={each}" for each in own]
         why = "it sees one team's jobs alone" if several else _ELSEWHERE
         told = watched.must_be(Rule.OPERATOR, *right, why=why) if part in _TOLD else ()
-        yield from [*told] or _lacking_rights(manifests, pod, sorted(spaces))
+        account, known = pod.spec["serviceAccountName"].text, manifests.of("ServiceAccount")
+        there = not known or account in [each.name for each in known]  # else another guard says so
+        yield from [*told] or (_lacking_rights(manifests, pod, sorted(spaces)) if there else ())
 
 
 @manifest_guard
