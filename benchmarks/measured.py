@@ -60,7 +60,14 @@ _NEW = {"megatron": {"deepseek", "gpt-oss", "grok", "llama-4", "nemotron-4"}, "f
 # Rows that were found later, by their round. Of the third, hybrids, constants come since it was
 # predicted, and the peaks of the second and the fifth have been studied: they are blind no longer.
 _STUDIED = {"blind 2", "blind 5"}
-_ROUNDS = {"": "blind", " 2": "blind 2", " 3": "hybrids", " 4": "blind 4", " 5": "blind 5"}
+_ROUNDS = {
+    "": "blind",
+    " 2": "blind 2",
+    " 3": "hybrids",
+    " 4": "blind 4",
+    " 5": "blind 5",
+    " 6": "blind",
+}
 
 
 def parts(framework: str, lineages: set[str]) -> dict[str, str]:
@@ -160,7 +167,10 @@ def _of_published(row: Row, named: Row, value: float, split: dict[str, str]) -> 
         value=value,
         source=f"{row['source']} {row['software']}",
         # NVIDIA's recipes reduce gradients in bf16, and gather FP8 weights as they are.
-        states=States(2 if recipe else 4, int(row["optimizer_bytes"] or MIXED.optimizer)),
+        states=States(
+            2 if recipe or "bf16 gradients" in row["software"] else 4,
+            int(row["optimizer_bytes"] or MIXED.optimizer),
+        ),
         loss=_loss(row),
     )
 
