@@ -187,7 +187,14 @@ def test_what_was_said_of_a_node_is_the_reason(cluster, given):
         found = running.pods_of(cluster.client, running.RunningJob(made))
         return [each for each in found if each["status"]["phase"] == "Running"]
 
+    def begun():
+        found = (cluster.shared() / "logs" / ON_A_NODE).rglob("*.log")
+        return any("begun" in each.read_text() for each in found)
+
     (pod,) = wait_for("its pod", runs_now, 90)
+    # The first process of a container hears no signal before it has set itself to do so, and what
+    # was kept before a start may be of an earlier job.
+    wait_for("the program's first line", begun, 60)
     now = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     event = {
         "apiVersion": "v1",
@@ -203,13 +210,7 @@ def test_what_was_said_of_a_node_is_the_reason(cluster, given):
     def told():
         return "NodeNotReady" in json.dumps(kept(cluster, ON_A_NODE))
 
-    def begun():
-        found = (cluster.shared() / "logs" / ON_A_NODE).rglob("*.log")
-        return any("begun" in each.read_text() for each in found)
-
     wait_for("the event in the record", told, 60)
-    # The first process of a container hears no signal before it has set itself to do so.
-    wait_for("the program's first line", begun, 60)
     jobs.delete(cluster.client, made)
     found = given(ON_A_NODE).explain(Options(), cluster.client)
     assert found.cause == f"The node went away: NodeNotReady at {now[11:16]}."
