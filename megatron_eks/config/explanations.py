@@ -21,6 +21,7 @@ class Explanation:
     source: str
 
 
+@cache
 def explanations() -> dict[str, Explanation]:
     """Return the meaning of every code, in their order."""
     return {code: Explanation(**entry) for code, entry in _table().items() if code != "removed"}
