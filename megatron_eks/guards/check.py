@@ -44,7 +44,7 @@ def check_manifests(objects: Sequence[Json]) -> list[Finding]:
 def check_bodies(bodies: Sequence[Value], pools: Collection[str] = ()) -> list[Finding]:
     """Judge Kubernetes objects of which the files are known, and maybe the cluster's pools."""
     together = Manifests(bodies, pools)
-    marks = [e.body.at(CLUSTER_MARK) for e in together.of("Namespace") if e.body.at(CLUSTER_MARK)]
+    marks = [mark for e in together.of("Namespace") if (mark := e.body.at(CLUSTER_MARK))]
     if others := [each for each in marks if each.raw != marks[0].raw]:
         found = f"what clusters {marks[0].raw} and {others[0].raw} consist of, in one check"
         remedy = "check the folder of each cluster alone"

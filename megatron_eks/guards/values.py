@@ -203,3 +203,18 @@ def _is_named(element: Value, key: str) -> bool:
     field, _, wanted = key.partition("=")
     found = element[field].text if wanted else element.text.partition("=")[0]
     return found == (wanted or key)
+
+
+def differences(there: Value, here: Value) -> Iterator[tuple[Value, Value]]:
+    """Yield what differs, both sides, as far below as it can be told."""
+    one, two, keys = there.raw, here.raw, list[str | int]()
+    if isinstance(one, dict) and isinstance(two, dict):
+        keys = [key for key in {**one, **two} if one.get(key) != two.get(key)]
+    elif isinstance(one, list) and isinstance(two, list):
+        most = range(max(len(one), len(two)))
+        keys = [key for key in most if one[key : key + 1] != two[key : key + 1]]
+        keys = keys if len(one) == len(two) else keys[:1]  # all behind it have moved
+    elif one != two:
+        yield there, here
+    for key in keys:
+        yield from differences(there[key], here[key])

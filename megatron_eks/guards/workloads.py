@@ -1,7 +1,6 @@
 """Guards of jobs: PyTorchJobs, Jobs with an index for each rank, and Jobs of one pod."""
 
 import re
-from collections.abc import Iterator
 
 from megatron_eks.catalog import kueue
 from megatron_eks.catalog.program_places import UNPACKED, ZIP
@@ -10,8 +9,19 @@ from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.pods import GPU, PINNED
-from megatron_eks.guards.values import YES, Found, Row, Value, report, same, warn, written
+from megatron_eks.guards.values import (
+    YES,
+    Found,
+    Row,
+    Value,
+    differences,
+    report,
+    same,
+    warn,
+    written,
+)
 
+_NAME, _LONGEST_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?"), 63  # of DNS labels
 _LAUNCHER = re.compile(r"--(nnodes|nproc.per.node|node.rank|master.\w+|standalone|rdzv).*")
 _LIMITS = (
     ("backoffLimit", 0, "3", "a job that fails at its start is tried for hours"),
@@ -96,11 +106,12 @@ def pytorch_jobs(manifests: Manifests) -> Found:
                 found = f"{word.text} overrides what the operator sets for each pod"
                 yield word.finding(Rule.RENDEZVOUS_FLAG, found, "remove it")
         both = (roles["Master"], roles["Worker"])
-        for there, here in _differences(*both) if all(both) else ():
+        for there, here in differences(*both) if all(both) else ():
             found = f"{written(here.raw)} here and {written(there.raw)} in the Master: "
             found += "ranks that differ hang, or some are refused"
             other, remedy = here.name not in _OWN, "write the same for both"
             yield from report(Rule.REPLICAS_DIFFER, other, here, found, remedy)
+        yield from _name(job, f"-worker-{int(roles['Worker']['replicas'].number or 1) - 1}")
 
 
 @manifest_guard
@@ -115,6 +126,7 @@ def indexed_jobs(manifests: Manifests) -> Found:
             continue
         rows = [(each, (count,), "ranks wait for those that it leaves out") for each in _COUNTS]
         yield from spec.must_hold(Rule.JOB_FIELDS, *_INDEXED, *rows)
+        yield from _name(job, f"-{count}")
 
 
 @manifest_guard
@@ -131,12 +143,11 @@ def jobsets(manifests: Manifests) -> Found:
             yield from spec.must_hold(Rule.JOB_FIELDS, *_INDEXED, *_ENDS_AT_ONCE, *rows)
             yield from _failure_policy(spec, pod, lost_node="FailJob")
             yield from _meeting(pod, count, f"{job.name}-{part['name'].text}-0-0.{job.name}")
+            yield from _name(job, f"-{part['name'].text}-0-{count}-xxxxx")
     for job in manifests.of("TrainJob"):
         ref, of_job = job["spec"]["runtimeRef"], WORKLOADS["TrainJob"]
-        nodes, why = (
-            job["spec"]["trainer"]["numNodes"],
-            "the runtime's command has another --nnodes",
-        )
+        nodes = job["spec"]["trainer"]["numNodes"]
+        why = "the runtime's command has another --nnodes"
         named = [("kind", (of_job.runtime,), _NO_RUNTIME), ("name", (job.name,), _NO_RUNTIME)]
         yield from ref.must_hold(Rule.JOB_FIELDS, *named, ("apiGroup", (of_job.group,), _OTHER))
         for runtime in manifests.of("TrainingRuntime"):
@@ -259,18 +270,10 @@ def _restarts(policy: Value) -> tuple[str, ...]:
     return ("OnFailure", "ExitCode") if several else ("OnFailure", "Never")
 
 
-def _differences(there: Value, here: Value) -> Iterator[tuple[Value, Value]]:
-    one, two, keys = there.raw, here.raw, list[str | int]()
-    if isinstance(one, dict) and isinstance(two, dict):
-        keys = [key for key in {**one, **two} if one.get(key) != two.get(key)]
-    elif isinstance(one, list) and isinstance(two, list):
-        most = range(max(len(one), len(two)))
-        keys = [key for key in most if one[key : key + 1] != two[key : key + 1]]
-        keys = keys if len(one) == len(two) else keys[:1]  # all behind it have moved
-    elif one != two:
-        yield there, here
-    for key in keys:
-        yield from _differences(there[key], here[key])
+def _name(job: Object, suffix: str) -> Found:
+    wrong = not _NAME.fullmatch(job.name) or len(job.name + suffix) > _LONGEST_NAME
+    found = f"a pod or Service {job.name}{suffix} has no DNS name: it is refused"
+    yield from report(Rule.JOB_NAME, wrong, job["metadata"]["name"], found, "use a-z and dashes")
 
 
 @manifest_guard

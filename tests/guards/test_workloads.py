@@ -29,6 +29,7 @@ _PREVIEW = "metadata annotations megatron-eks/preview"
         (_JOB, "spec runPolicy ttlSecondsAfterFinished", ABSENT, Rule.JOB_FIELDS),
         (_JOB, "spec runPolicy backoffLimit", 0, Rule.JOB_FIELDS),
         (_JOB, "spec runPolicy activeDeadlineSeconds", 3600, Rule.JOB_FIELDS),
+        (_JOB, "metadata name", "a" * 60, Rule.JOB_NAME),
         (_JOB, f"{_BOX} name", "megatron", Rule.CONTAINER_NAME),
         (_JOB, f"{_BOX} env 0 value", "8", Rule.REPLICAS_DIFFER),
         (_JOB, _COMMAND, "--nnodes=1", Rule.RENDEZVOUS_FLAG),
