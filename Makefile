@@ -123,11 +123,11 @@ bench: setup-dev programs ## Time the project.
 lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade takes newer versions.
 	$(BIN)/python -m megatron_eks.catalog.pins > .venv/megatron.txt
 	$(UV_COMPILE) $(LOCK) -o requirements.txt pyproject.toml requirements.in
-	$(UV_COMPILE) $(LOCK) -o requirements-dev.txt requirements-dev.in
-	$(UV_COMPILE) $(LOCK) --config-file assets/images/fsdp/uv.toml -c .venv/megatron.txt -o requirements-programs.txt requirements-programs.in
-	$(UV_COMPILE) $(LOCK) -o requirements-checkov.txt requirements-checkov.in
+	$(UV_COMPILE) $(LOCK) -o requirements/dev.txt requirements/dev.in
+	$(UV_COMPILE) $(LOCK) --config-file assets/images/fsdp/uv.toml -c .venv/megatron.txt -o requirements/programs.txt requirements/programs.in
+	$(UV_COMPILE) $(LOCK) -o requirements/checkov.txt requirements/checkov.in
 	$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) --no-deps --python-version 3.12 \
-		--custom-compile-command "make lock" -c .venv/megatron.txt -o requirements-bridge.txt requirements-bridge.in
+		--custom-compile-command "make lock" -c .venv/megatron.txt -o requirements/bridge.txt requirements/bridge.in
 	$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
 	cd assets/images/fsdp && $(CURDIR)/$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) \
 		--python-version 3.12 --python-platform x86_64-manylinux_2_34 --only-binary :all: --no-binary python-etcd \
@@ -163,20 +163,20 @@ clean: ## Remove what the other targets wrote, except the installed tools.
 	@ln -sf ../nodejs/bin/node ../../node_modules/.bin/cdk ../../node_modules/.bin/cdk8s $(BIN)/
 	@touch $@
 
-.venv/.dev: .venv/.runtime requirements-dev.txt
-	$(PIP_SYNC) -r requirements-dev.txt
+.venv/.dev: .venv/.runtime requirements/dev.txt
+	$(PIP_SYNC) -r requirements/dev.txt
 	@touch $@
 
-.venv-programs/.installed: requirements-programs.txt requirements-bridge.txt megatron_eks/demo/quick_start.pth | .venv/.dev
+.venv-programs/.installed: requirements/programs.txt requirements/bridge.txt megatron_eks/demo/quick_start.pth | .venv/.dev
 	@for python in python3.12 $$(echo "$$PATH:$$HOME/.pyenv/shims" | tr : '\n' | while read -r folder; do \
 			ls -d "$$folder"/../../3.12*/bin/python "$$folder"/../versions/3.12*/bin/python 2>/dev/null; done) \
 			"$$($(BIN)/uv python find --managed-python --no-python-downloads 3.12 2>/dev/null)" $(PYTHON); do \
 		if "$$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; then break; fi; \
 	done; $(BIN)/uv venv --quiet --clear --python "$$(command -v "$$python")" .venv-programs
 	@# python-etcd has no wheel.
-	$(UV_SYNC) --no-binary python-etcd --python .venv-programs/bin/python requirements-programs.txt
+	$(UV_SYNC) --no-binary python-etcd --python .venv-programs/bin/python requirements/programs.txt
 	if .venv-programs/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))'; then \
-		$(subst sync,install,$(UV_SYNC)) --no-deps --python .venv-programs/bin/python -r requirements-bridge.txt; \
+		$(subst sync,install,$(UV_SYNC)) --no-deps --python .venv-programs/bin/python -r requirements/bridge.txt; \
 	else echo "No Python 3.12 is here: Megatron core is not installed, and the tests that need it fail."; fi
 	cp megatron_eks/demo/quick_start.pth .venv-programs/lib/python3.*/site-packages/
 	@# In an image PYTHONPATH names the package's folder.
@@ -187,9 +187,9 @@ clean: ## Remove what the other targets wrote, except the installed tools.
 	@cd megatron_eks/demo/megatron && $(CURDIR)/.venv-programs/bin/python -W ignore -c 'import cpu_torch, cpu_training' || :
 	@touch $@
 
-.venv-checkov/.installed: requirements-checkov.txt | .venv/.dev
+.venv-checkov/.installed: requirements/checkov.txt | .venv/.dev
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-checkov
-	$(UV_SYNC) --python .venv-checkov/bin/python requirements-checkov.txt
+	$(UV_SYNC) --python .venv-checkov/bin/python requirements/checkov.txt
 	@touch $@
 
 node_modules/.installed: package-lock.json | .venv/.runtime

@@ -223,7 +223,7 @@ def test_hadolint_finds_nothing(image):
     """The linter's own findings, none of them ignored without a reason in the file."""
     path = ASSETS / "images" / image / "Dockerfile"
     linter = Path(sys.executable).with_name("hadolint")
-    done = subprocess.run(  # noqa: S603 -- the linter of requirements-dev.txt
+    done = subprocess.run(  # noqa: S603 -- the linter of requirements/dev.txt
         [linter, "--no-color", str(path)], capture_output=True, text=True, check=False, timeout=60
     )
     assert (done.returncode, done.stdout) == (0, "")

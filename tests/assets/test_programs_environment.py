@@ -5,7 +5,7 @@ from pathlib import Path
 
 from megatron_eks.catalog import pins
 
-_LOCK = Path(__file__).parents[2] / "requirements-programs.txt"
+_LOCK = Path(__file__).parents[2] / "requirements/programs.txt"
 
 
 def test_the_programs_are_tested_with_the_megatron_core_of_the_image() -> None:

@@ -18,7 +18,7 @@ NOT_IN_A_FILE = {"dataset.blend"}
 
 def test_it_is_of_the_version_that_the_tests_run():
     """A new pin needs a new table: see the generator's own words."""
-    assert f"megatron-bridge=={VERSION} " in (ROOT / "requirements-bridge.txt").read_text()
+    assert f"megatron-bridge=={VERSION} " in (ROOT / "requirements/bridge.txt").read_text()
 
 
 def test_every_place_of_a_jobs_values_is_a_field_of_its_kind():

@@ -118,8 +118,8 @@ def test_extras_are_what_a_checkout_installs():
     # There, the version of Megatron core comes from the pins, by `make lock`.
     pinned = f"megatron-core=={MEGATRON_CORE_VERSION}; python_version >= '3.12'"
     megatron[megatron.index(pinned)] = 'megatron-core; python_version >= "3.12"'
-    assert set(local) <= lines("requirements-dev.in")
-    others = lines("requirements-programs.in") - set(megatron)
+    assert set(local) <= lines("requirements/dev.in")
+    others = lines("requirements/programs.in") - set(megatron)
     # What a run is tracked with is for the images, and for the tests.
     tracking = {"mlflow", "sagemaker-mlflow", "tensorboard", "wandb==0.29.0"}
     assert others - tracking == {"PyYAML", "boto3==1.44.5", "pydantic"}
