@@ -1,6 +1,6 @@
 """Applies every guard, and what the files allow, to templates and to manifests."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
@@ -41,8 +41,8 @@ def check_manifests(objects: Sequence[Json]) -> list[Finding]:
     return check_bodies([body_at(each, "") for each in objects])
 
 
-def check_bodies(bodies: Sequence[Value], pools: Collection[str] = ()) -> list[Finding]:
-    """Judge Kubernetes objects of which the files are known, and maybe the cluster's pools."""
+def check_bodies(bodies: Sequence[Value], pools: Mapping[str, str] = {}) -> list[Finding]:
+    """Judge Kubernetes objects of which the files are known, and maybe the types of pools."""
     together = Manifests(bodies, pools)
     marks = [mark for e in together.of("Namespace") if (mark := e.body.at(CLUSTER_MARK))]
     if others := [each for each in marks if each.raw != marks[0].raw]:

@@ -65,6 +65,8 @@ _LAYERS = "BatchCheckLayerAvailability InitiateLayerUpload UploadLayerPart Compl
 _PUSH = f"GetAuthorizationToken {_LAYERS} PutImage".split()
 _WRITE = ("logs:CreateLogStream", "logs:PutLogEvents")
 _WORK = {_FLOWS: _WRITE, _BUILD: (*_WRITE, *(f"ecr:{each}" for each in _PUSH))}
+_SIZE = ("eks:DescribeNodegroup", "eks:UpdateNodegroupConfig")
+_WORK["pool-scaler"] = (*_SIZE, "autoscaling:TerminateInstanceInAutoScalingGroup")
 _TEAM_GROUP, _ADMIN = "megatron-eks:", "AmazonEKSClusterAdminPolicy"
 _TAGS = {
     "aws:RequestTag/eks-cluster-name": "ClusterName",
@@ -78,6 +80,11 @@ _need = partial(Need, Rule.POLICY)
 def control(templates: Templates) -> Found:
     """Nodes and people reach it, and nobody else (EKS best practices, "Cluster access")."""
     clusters = templates.of("EKS::Cluster")
+    newest = max([_version(each["Version"]) for each in clusters], default=())
+    for version in [each["Version"] for each in templates.of("EKS::Nodegroup")]:
+        found, ahead = "newer than the control plane: EKS refuses it", _version(version) > newest
+        row = (newest and ahead, version, found, "write the cluster's, or none")
+        yield from report(Rule.MANAGED_NODES, *row)
     yield from constants(clusters, Rule.CLUSTER_CONTROL, *_MUST)
     yield from constants(clusters, Rule.CLUSTER_CONTROL, *_SHOULD, warns=True)
     for cluster in clusters:
@@ -257,7 +264,8 @@ def rights(templates: Templates) -> Found:
             yield each.finding(Rule.TEAM_RIGHTS, found, remedy)
         wanted = [] if others or service != _PODS else [*_of_jobs(templates, policies)]
         why = f"{user.name} fails with AccessDenied"
-        wanted += [_need(why, (each,)) for each in _WORK.get(service, ())]
+        by = user["ServiceAccount"].text or service
+        wanted += [_need(why, (each,)) for each in _WORK.get(by, ())]
         for bucket in data_buckets(templates) if user == role else ():
             why, key = "jobs cannot read what was pushed", texts(templates, key_of(bucket))
             folder = f"teams/{team_of(role)}" if team_of(role) else "data"
@@ -282,5 +290,7 @@ def _of_jobs(templates: Templates, policies: list[Value]) -> Iterator[Need]:
             bucket, _, path = arn.partition("/")
             why, test = f"jobs stop with AccessDenied at {path}", ("StringLike", "s3:prefix", path)
             yield _need(why, ("s3:ListBucket",), (bucket,), when=(test,))
-            beside = ("s3:GetObject", "s3:DeleteObject") if action == "s3:PutObject" else ()
+            # Who may write alone leaves results there that nothing of a job reads.
+            beside = ("s3:GetObject", "s3:DeleteObject") * (action == "s3:PutObject")
+            beside = beside if any(allows(each, e) for e in beside) else ()
             yield from (_need("jobs cannot resume, or keep saves", (e,), (arn,)) for e in beside)

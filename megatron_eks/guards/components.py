@@ -11,7 +11,7 @@ from megatron_eks.catalog.node_repair import LOST_NODE_SECONDS
 from megatron_eks.catalog.workloads import WORKLOADS, WorkloadKind
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Object, manifest_guard
-from megatron_eks.guards.pods import type_values
+from megatron_eks.guards.node_types import left_out, type_values
 from megatron_eks.guards.values import NO, YES, Found, Row, report, same
 
 _GPU, _EFA = "DaemonSet k8s-device-plugin", "DaemonSet aws-efa-k8s-device-plugin"
@@ -237,11 +237,15 @@ def device_plugins(manifests: Manifests) -> Found:
         image, name = pod.main["image"], pod.owner["metadata"]["name"]
         version, of_plugin = _release(image.text), code if part in offered else Rule.MONITOR
         found = "not a release, or older than the tested one: it may not know these nodes"
-        old = (version < _release(_PINNED[part]), image, found, f"use {_PINNED[part]}")
+        newest = _PINNED[part].rpartition(":")[2]
+        old = (version < _release(_PINNED[part]), image, found, f"use release {newest}")
         yield from report(of_plugin, *old, warns=version)
         found = f"a second {part}: the kubelet takes the devices of the last one"
         yield from report(code, plugins.count(part) > 1, name, found, "keep one of the two")
-        for each in type_values(pod.owner) if part == _EFA else ():
+        named, lost = [*type_values(pod.owner)] if part == _EFA else [], left_out(manifests)
+        found = f"{lost}, is not among them: no EFA device is offered there"
+        yield from report(code, lost and named, [*named, name][0], found, "add it to the affinity")
+        for each in named:
             lacks = each.text not in INSTANCES or not INSTANCES[each.text].efa_interfaces
             found = f"{each.raw!r} has no EFA: the plugin misses the nodes that need it"
             yield from report(code, lacks, each, found, "name types with EFA")

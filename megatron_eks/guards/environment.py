@@ -16,7 +16,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
-from megatron_eks.guards.pods import EFA, GPU, node_types
+from megatron_eks.guards.node_types import EFA, GPU, node_types
 from megatron_eks.guards.values import Found, Value, report, warn
 from megatron_eks.guards.volumes import mounted, twice
 from megatron_eks.programs import PROGRAM_OPTIONS
@@ -181,6 +181,11 @@ def _sizes(pod: Pod, given: Mapping[str, Value], split: int, *, fits: bool) -> F
     if load and save and load.text != save.text:
         found = "a restart begins from here again, and what was saved since is lost"
         yield load.finding(Rule.CHECKPOINTS_LOST, found, f"write {save.text}, as --save has it")
+    often, last = (given.get(each) for each in ("--save-interval", "--train-iters"))
+    rare = often and last and int(often.quantity or 0) > int(last.quantity or 1 << 60)
+    if often and rare:
+        found = "more than all iterations: a restart begins at the first one"
+        yield from warn(Rule.CHECKPOINTS_LOST, rare, often, found, "write a tenth of them, or so")
     if efa and efa.text != str(has) and has in _COUNTS and fits:
         found = f"the pod has {has}: NCCL may use fewer than it could, and nobody is told"
         yield efa.finding(Rule.TRAINING_FLAG, found, f"set it to {has}")

@@ -1,6 +1,6 @@
 """Kubernetes objects that are applied together: objects by kind, their pods and containers."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -119,9 +119,9 @@ class Object:
 class Manifests:
     """The objects of one cluster: its platform, its validation, its jobs, or some of them."""
 
-    def __init__(self, bodies: Sequence[Value], pools: Collection[str] = ()) -> None:
+    def __init__(self, bodies: Sequence[Value], pools: Mapping[str, str] = {}) -> None:
         self.pools = pools
-        """The pools of the templates beside them, if there are any."""
+        """The pools of the templates beside them, if there are any, with their instance types."""
         self.objects = [Object(each) for each in bodies]
         self._by_kind: dict[str, list[Object]] = {}
         self._by_name: dict[tuple[str, str, str], Object] = {}

@@ -26,6 +26,7 @@ _ENDPOINT = (
     ("SubnetIds", (), "it has no address, so nobody reaches it"),
     ("PrivateDnsEnabled", (YES,), "no name leads to it: nodes wait for the public address"),
 )
+_ITSELF = "rule for all traffic within the group: EFA traffic is dropped, and NCCL hangs"
 _ADDRESSES_OF_NODES = 64  # a node and its pods take dozens
 # What nodes call before they are ready (EKS, "Deploy private clusters").
 _WITHOUT_NAT = {"ec2", "ecr.api", "ecr.dkr", "eks-auth"}
@@ -144,6 +145,18 @@ def endpoints(templates: Templates) -> Found:
             place = own[0].body if own else each["SecurityGroupIds"]
             found = "no rule admits TCP 443 from all private subnets: calls to it time out"
             yield place.finding(code, found, "admit tcp 443 from the VPC's range")
+
+
+@template_guard
+def self_rules(templates: Templates) -> Found:
+    """EFA is no IP traffic: its group must admit itself (EC2, "Get started with EFA", step 1)."""
+    for group in [e for e in templates.of("EC2::SecurityGroup") if NODES.fullmatch(e.name)]:
+        for side, far in SIDES.items():
+            own = [e for e in rules(templates) if e.way == (group.name, side, group.name)]
+            none = ALL_TRAFFIC not in [each.ports for each in own]
+            place = own[0].body["IpProtocol"] if own else group.body
+            remedy = f"add AWS::EC2::SecurityGroup{side}: IpProtocol '-1', {far} this group"
+            yield from report(Rule.EFA_SELF_RULES, none, place, f"no {side} {_ITSELF}", remedy)
 
 
 def is_wide(cidr: Value) -> bool:

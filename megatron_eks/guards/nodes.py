@@ -11,7 +11,7 @@ from megatron_eks.catalog.interfaces import max_pods, network_interfaces
 from megatron_eks.config.errors import choices
 from megatron_eks.config.load import Json, read_documents
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.network import ALL_TRAFFIC, NODES, SIDES, rules
+from megatron_eks.guards.network import NODES
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import NO, YES, Found, Row, Value, report, same, written
 
@@ -39,6 +39,10 @@ _OTHER = "it is another group's template: nodes start with the wrong type"
 _STALE = "changes to the launch template never reach a node"
 _SAID = "EKS refuses it beside a launch template, which already says it"
 _REFUSED = [(key, (None,), _SAID) for key in ("DiskSize", "RemoteAccess", "InstanceTypes")]
+_OF_THE_GROUP = "EKS refuses it in a launch template: the group says it"
+_NOT_THERE = ("IamInstanceProfile", "HibernationOptions", "NetworkInterfaces * SubnetId")
+_WITHOUT = same("", "EKS refuses it beside an image of one's own", {"ReleaseVersion": None})
+_WITHOUT += [("AmiType", ("CUSTOM", None), _WITHOUT[0][2])]
 _REPAIR: list[Row] = [
     ("NodeRepairConfig Enabled", (YES,), "broken nodes stay, and jobs hang on them"),
     ("UpdateConfig MaxUnavailable", (1,), "EKS replaces that many nodes at once"),
@@ -50,17 +54,13 @@ _LIMITS = ("MinSize", 0), ("DesiredSize", 0), ("MaxSize", 450)
 _TWO = 2  # CoreDNS and the operator stay when one node is replaced
 _SIZES = [(key, (right,), _RESIZED if right else _PAID) for key, right in _LIMITS]
 _SETTLE = "pods without GPUs land on the pool's nodes, or its own pods stay Pending"
-_TAINT: tuple[Row, ...] = (
-    ("Key", ("nvidia.com/gpu",), _SETTLE),
-    ("Value", ("true",), _SETTLE),
-    ("Effect", ("NO_SCHEDULE",), "what tolerates this effect alone is evicted, or stays Pending"),
-)
+_TAINT = same("", _SETTLE, {"Key": "nvidia.com/gpu", "Value": "true", "Effect": "NO_SCHEDULE"})
 _UNSELECTED = "NodegroupName differs: jobs that select the pool stay Pending"
 _NODE_CONFIG, _UNREAD = "application/node.eks.aws", "nodeadm ignores it, and no node joins"
 _MIME = f"put multipart/mixed into Fn::Base64, with a part {_NODE_CONFIG}"
 _PARTS = {_NODE_CONFIG, "text/x-shellscript", "text/cloud-config"}
 _HEAD = same("", _UNREAD, {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig"})
-_ADDRESSES = "pods wait for addresses, or the node runs fewer pods than it could"
+_ROOM_FOR = ("pods wait for addresses", "the node runs fewer pods than it could")
 _IDLE = "the NVMe disks stay idle, and images fill the root volume"
 _DISKS: Row = ("spec instance localStorage strategy", ("RAID0", "RAID10", "Mount"), _IDLE)
 _LONELY = "add-ons need two nodes, and nothing here resizes the group"
@@ -80,7 +80,6 @@ _MANY = "EC2 gives none to an instance with several interfaces, and starts no no
 _FIRST, _SECOND = "card 0 device 0", "card 0 device 1"
 _ADDRESS: Row = ("NetworkInterfaces * AssociatePublicIpAddress", (NO, None), _MANY)
 _DELETED: Row = ("NetworkInterfaces * DeleteOnTermination", (YES,), "it outlives its node")
-_ITSELF = "rule for all traffic within the group: EFA traffic is dropped, and NCCL hangs"
 
 
 @dataclass(frozen=True)
@@ -105,6 +104,12 @@ def node_groups(templates: Templates) -> Iterator[NodeGroup]:
         name = data["InstanceType"].text or group["InstanceTypes"][0].text
         has_gpus = bool(_WITH_GPUS.match(name) or group["Labels"][_LABEL])
         yield NodeGroup(group, template, data, INSTANCES.get(name), has_gpus)
+
+
+def pool_types(templates: Templates) -> dict[str, str]:
+    """Return the pools of GPU nodes, with the instance type of each."""
+    named = [(e.group["Labels"][_LABEL], e.data["InstanceType"]) for e in node_groups(templates)]
+    return {pool.text: kind.text for pool, kind in named if pool.text}
 
 
 @template_guard
@@ -140,6 +145,7 @@ def launch_template(templates: Templates) -> Found:
         yield from report(code, other, link["Id"], _OTHER, f"use Ref {own}, in Version too")
         yield from report(code, lost, version, _STALE, latest)
         yield from each.group.properties.must_hold(code, *(_REFUSED if typed else ()))
+        yield from each.data.must_hold(code, *((e, (None,), _OF_THE_GROUP) for e in _NOT_THERE))
         minor, release = each.group["Version"].text, each.group["ReleaseVersion"]
         apart = minor and release and not release.text.startswith(f"{minor}.")
         found = f"{release.raw!r} is no release of Kubernetes {minor}: EKS refuses the group"
@@ -150,8 +156,8 @@ def launch_template(templates: Templates) -> Found:
         row = (unknown, typed, found, choices(typed.text, INSTANCES))
         yield from report(Rule.INSTANCE_TYPE_NAME, *row)
         right = f"AL2023_x86_64_{'NVIDIA' if each.has_gpus else 'STANDARD'}"
-        if not each.data["ImageId"]:
-            yield from each.group["AmiType"].must_be(Rule.AMI_TYPE, right, why=_NO_DRIVER)
+        image = _WITHOUT if each.data["ImageId"] else [("AmiType", (right,), _NO_DRIVER)]
+        yield from each.group.properties.must_hold(Rule.AMI_TYPE, *image)
 
 
 @template_guard
@@ -167,7 +173,8 @@ def pools(templates: Templates) -> Found:
             yield from taints.must_be(Rule.START_ORDER, None, why="add-ons stay Pending")
             continue
         yield from sizes.must_hold(Rule.NODE_GROUP_SIZE, *_SIZES, warns=True)
-        for taint in list(taints) or [taints[0]]:
+        yield from taints.must_be(Rule.SHARED_GPU_NODES, why=_SETTLE) if not list(taints) else ()
+        for taint in taints:
             yield from taint.must_hold(Rule.SHARED_GPU_NODES, *_TAINT)
         many = isinstance(subnets.raw, list) and len(subnets.raw) != 1
         yield from report(Rule.NODE_GROUP_SUBNETS, many, subnets, _ZONES, "name the pool's own")
@@ -190,8 +197,9 @@ def user_data(templates: Templates) -> Found:
         said = [one.value for one in read_documents(parts.get(_NODE_CONFIG, ""), "")]
         config = Value([*said, None][0], place.place, place.path)
         if each.instance and not refused and (place or not given):
-            pods = ("spec kubelet config maxPods", (max_pods(each.instance),), _ADDRESSES)
-            yield from config.must_hold(Rule.MAX_PODS, pods)
+            pods, most = config.at("spec kubelet config maxPods"), max_pods(each.instance)
+            fewer = 0 < (pods.number or 0) < most
+            yield from pods.must_be(Rule.MAX_PODS, most, why=_ROOM_FOR[fewer], warns=fewer)
             disks = [_DISKS] if each.instance.instance_store_gb else []
             yield from config.must_hold(Rule.USER_DATA, *_HEAD, *disks)
 
@@ -267,18 +275,6 @@ def interfaces(templates: Templates) -> Found:
                 remedy = f"remove all but one: {remedy}"
             found = f"{kinds[slot] or 'nothing'} at {slot}: {lost}"
             yield [nics, *here[slot]][-1].finding(code, found, remedy, warns=spare or works)
-
-
-@template_guard
-def self_rules(templates: Templates) -> Found:
-    """EFA is no IP traffic: its group must admit itself (EC2, "Get started with EFA", step 1)."""
-    for group in [e for e in templates.of("EC2::SecurityGroup") if NODES.fullmatch(e.name)]:
-        for side, far in SIDES.items():
-            own = [e for e in rules(templates) if e.way == (group.name, side, group.name)]
-            none = ALL_TRAFFIC not in [each.ports for each in own]
-            place = own[0].body["IpProtocol"] if own else group.body
-            remedy = f"add AWS::EC2::SecurityGroup{side}: IpProtocol '-1', {far} this group"
-            yield from report(Rule.EFA_SELF_RULES, none, place, f"no {side} {_ITSELF}", remedy)
 
 
 def _pool_of(logical_id: str) -> str:

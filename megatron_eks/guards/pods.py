@@ -3,20 +3,18 @@
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
-from enum import StrEnum
 
-from megatron_eks.catalog.instances import INSTANCES, InstanceType
+from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.node_repair import LOST_NODE_SECONDS
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.catalog.workloads import CONTROLLED
 from megatron_eks.config.codes import Code
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
+from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
+from megatron_eks.guards.node_types import EFA, GPU, MIB, left_out, node_types
 from megatron_eks.guards.values import NO, YES, Found, Row, Value, report, warn, written
 
-GPU, EFA, HUGE_PAGES = "nvidia.com/gpu", "vpc.amazonaws.com/efa", "hugepages-2Mi"
-MIB = 1024**2
-_NEEDED = "requiredDuringSchedulingIgnoredDuringExecution nodeSelectorTerms *"
+HUGE_PAGES = "hugepages-2Mi"
 _RESOURCES = ("cpu", "memory", "ephemeral-storage", GPU, EFA, HUGE_PAGES, "hugepages-1Gi")
 POOL = "megatron-eks/pool"
 _PENDING, _REFUSED = "the pod stays Pending", "the API server refuses the pod"
@@ -24,7 +22,7 @@ _SHM = "/dev/shm"  # noqa: S108 -- in the pod
 _LEAST_SHM = 1024 * MIB  # NCCL alone maps some ten MiB for each pair of ranks
 _SOON, _SHORTEST_GRACE = range(301), 60  # seconds
 PINNED = re.compile(r"(?!.*:latest$)(.+/)?[^/@]+(:[^/@:]+|@sha256:[0-9a-f]{64})")
-_PULL = (("imagePullPolicy", ("IfNotPresent", "Always"), "the image may be missing or old"),)
+_PULL = ("IfNotPresent", "Always")
 _ENDS = "containers name=pytorch terminationMessagePolicy"
 _RANK = (
     ("enableServiceLinks", (NO,), "each Service of the namespace adds seven variables to it"),
@@ -48,6 +46,7 @@ _HARDENED: tuple[Row, ...] = (
 @manifest_guard
 def resources(manifests: Manifests) -> Found:
     """Ask for whole devices that one node has, and huge pages with EFA (EKS, "EFA with Pods")."""
+    misnamed = left_out(manifests)  # told once, where it is mended
     for pod in manifests.pods:
         for each in pod.containers:
             both = [each["resources"][kind] for kind in ("requests", "limits")]
@@ -61,8 +60,7 @@ def resources(manifests: Manifests) -> Found:
         busy, full = (cores.quantity or 0) >= most, (memory.quantity or 0) >= room * MIB
         found = f"no node has {gpus.raw or 0} GPUs, {efa.raw or 0} EFA devices and {memory.raw}"
         remedy, found = "ask for what a node of the pool has", f"{found}: {_PENDING}"
-        remedy += ", whose type the EFA plugin names" if efa else ""
-        yield from report(Rule.NODE_ROOM, not types, limits, found, remedy)
+        yield from report(Rule.NODE_ROOM, not types and not misnamed, limits, found, remedy)
         found = f"{cores.raw} of {most} cores: {_PENDING}"
         yield from report(Rule.NODE_ROOM, busy, cores, found, "leave some for the system")
         found = f"{memory.raw} is too much: {_PENDING}"
@@ -166,7 +164,9 @@ def settings(manifests: Manifests) -> Found:
             if not PINNED.fullmatch(image.text):
                 found = f"{written(image.raw)} is not pinned: ranks may run different programs"
                 yield image.finding(Code.UNPINNED_IMAGE, found, "name a release or a digest")
-            yield from container.must_hold(Rule.MANIFEST_VALUE, *_PULL, warns=True)
+            pull, why = container["imagePullPolicy"], "no node fetches an image that it lacks"
+            why = why if pull else "the tag decides: latest is fetched at every start"
+            yield from pull.must_be(Rule.MANIFEST_VALUE, *_PULL, why=why, warns=True)
         if pod.of_job:
             why = "the pod asks the node's DNS, which does not know the master's Service"
             right = ("ClusterFirst", "ClusterFirstWithHostNet", None)
@@ -269,32 +269,3 @@ def users(manifests: Manifests) -> Found:
         if given and other and pod.main["name"].text == "pytorch":
             found = f"service account {account.text or 'default'} has no role: S3 refuses the job"
             yield account.finding(Rule.ROLE_UNREAD, found, f"set it to {min(given)}")
-
-
-def share_of_a_node(code: StrEnum, gpus: Value, cards: Value) -> Found:
-    """Report so many EFA devices for so many GPUs as no type of nodes has."""
-    wanted = gpus.quantity or 0
-    right = (-(-wanted * e.efa_interfaces // e.gpus) == cards.quantity for e in INSTANCES.values())
-    found = f"{gpus.raw} GPUs with {cards.raw} EFA devices are no share of any node"
-    yield from report(code, not any(right), cards, found, "count both of the same nodes")
-
-
-def type_values(daemon: Object) -> Iterator[Value]:
-    """Return the instance types that a DaemonSet's affinity lists."""
-    for pod in daemon.pods:
-        for each in pod.spec.every(f"affinity nodeAffinity {_NEEDED} matchExpressions *"):
-            yield from each["values"] if "instance-type" in each["key"].text else ()
-
-
-def node_types(manifests: Manifests, pod: Pod) -> list[InstanceType]:
-    """Return the types that a pod's nodes may have: those of the EFA plugin, or the smallest."""
-    asked = pod.main["resources"]["limits"]
-    gpus, efa, size = (int(asked[e].quantity or 0) for e in (GPU, EFA, "memory"))
-    plugins = [each for each in manifests.of("DaemonSet") if "efa" in each.name and efa]
-    named = sorted({value.text for each in plugins for value in type_values(each)})
-    known = [INSTANCES[each] for each in named if each in INSTANCES]
-    # A pod has the EFA devices beside its GPUs; one that asks for no GPU takes all of them.
-    wide = [each for each in known or INSTANCES.values() if each.gpus >= max(gpus, 1)]
-    fitting = [each for each in wide if efa in (0, each.efa_beside(gpus or each.gpus))]
-    large = [e.memory_mib for e in fitting if e.memory_mib - e.hugepages_mib > size / MIB]
-    return [each for each in fitting if known or each.memory_mib == min(large, default=0)]

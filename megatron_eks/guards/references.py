@@ -4,6 +4,7 @@ Kubernetes, "Network Policies": pods that no policy selects take and make every 
 selects needs a rule on both sides.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -222,25 +223,24 @@ def _too_wide(rule: Value, peers: Value) -> Found:
 
 @manifest_guard
 def ways(manifests: Manifests) -> Found:
-    """Let jobs reach names, credentials, HTTPS, etcd and their ranks; the operator the API server.
-
-    Ranks reach each other on every port: torch and NCCL choose theirs at random.
-    """
+    """Let jobs reach names, credentials, HTTPS, etcd and ranks; the operator the API server."""
     policies = manifests.of("NetworkPolicy")
+    spaces = {each.namespace for each in manifests.of(*CONTROLLED)}
     for deny in (each for each in policies if _closes(each, "Egress")):
         shared = [e for e in policies if e.namespace == deny.namespace and _everyone(e)]
-        jobs = any(each.namespace == deny.namespace for each in manifests.of(*CONTROLLED))
-        if jobs or any(each["spec"]["egress"].raw for each in shared):
+        if deny.namespace in spaces or any(each["spec"]["egress"].raw for each in shared):
             yield from _blocked([deny, *shared], "egress", _OF_JOBS)
+    # On every port, for torch and NCCL choose theirs at random.
     for policy in (each for each in policies if _of_one_job(each["spec"])):
         peer: Json = {"podSelector": policy["spec"]["podSelector"].raw}
-        lost = "ranks do not reach each other, and never start"
-        way = _Way(0, "", [peer], "the labels of podSelector", lost)
+        way = _Way(0, "", [peer], "the labels of podSelector", "ranks never reach each other")
         yield from (found for key in _PEERS for found in _blocked([policy], key, [way]))
-    for policy in (e for e in policies if e["spec"]["podSelector"].raw == _RANKS["podSelector"]):
-        # Another one lets in who asks for the ranks' metrics.
-        if "Egress" in policy["spec"]["policyTypes"].texts:
-            yield from _blocked([policy], "egress", [_TO_ETCD])
+    own = [e for e in policies if e["spec"]["podSelector"].raw == _RANKS["podSelector"]]
+    # Others let in who asks for the ranks' metrics, or lead to what a user's jobs need.
+    out = [e for e in own if "Egress" in e["spec"]["policyTypes"].texts]
+    deployed = [e for e in manifests.of("Deployment") if e.name == "etcd"]
+    out = [e for e in out if re.search("etcd|2379", str(e["spec"].raw))] or out * len(deployed)
+    yield from _blocked(out, "egress", [_TO_ETCD]) if out else ()
     for pod in manifests.pods:
         yield from _ways_of(pod, sorted(manifests.policies_of(pod), key=_everyone))
 

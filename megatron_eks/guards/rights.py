@@ -96,7 +96,8 @@ def operator(manifests: Manifests) -> Found:
         why = "it sees one team's jobs alone" if several else _ELSEWHERE
         told = watched.must_be(Rule.OPERATOR, *right, why=why) if part in _TOLD else ()
         account, known = pod.spec["serviceAccountName"].text, manifests.of("ServiceAccount")
-        there = not known or account in [each.name for each in known]  # else another guard says so
+        names = ["", "default", *(each.name for each in known)]
+        there = not known or account in names  # else another guard says so
         yield from [*told] or (_lacking_rights(manifests, pod, sorted(spaces)) if there else ())
 
 

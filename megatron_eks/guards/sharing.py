@@ -9,8 +9,9 @@ from megatron_eks.catalog.workloads import WITH_PODS, WORKLOADS
 from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.components import DEFINITION
-from megatron_eks.guards.manifests import Manifests, Object, manifest_guard
-from megatron_eks.guards.pods import EFA, GPU, POOL, share_of_a_node, tolerates_pool
+from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
+from megatron_eks.guards.node_types import EFA, GPU, share_of_a_node
+from megatron_eks.guards.pods import POOL, tolerates_pool
 from megatron_eks.guards.rights import granted, lacking
 from megatron_eks.guards.values import Found, Row, Value, report, same
 
@@ -187,11 +188,11 @@ def queues(manifests: Manifests) -> Found:
     if any(manifests.of("LocalQueue")):
         # The pods of a TrainJob stand in the runtime of its name.
         devices = {each.owner.name for each in manifests.pods if each.asks("nvidia.com/gpu")}
-        networks = [each["spec"]["levels"] for each in manifests.of("Topology")]
-        levels = [level["nodeLabel"].text for each in networks for level in each]
         for pod in manifests.pods:
             near = pod.metadata["annotations"][kueue.PREFERRED_ANNOTATION]
-            if pod.of_job and pod.owner.wanted > 1 and pod.asks(GPU) and levels:
+            several = pod.of_job and pod.owner.wanted > 1 and pod.asks(GPU)
+            levels = _levels(manifests, pod) if several else []
+            if levels[1:]:  # the last is the node itself
                 yield from near.must_be(Rule.QUEUE_SHARE, *levels, why="ranks start far apart")
         for job in manifests.of(*WORKLOADS):
             if job.labels[kueue.QUEUE_LABEL]:
@@ -201,13 +202,21 @@ def queues(manifests: Manifests) -> Found:
                 yield job["metadata"].finding(Rule.MISSING_OBJECT, found, "add its label")
 
 
+def _levels(manifests: Manifests, pod: Pod) -> list[str]:
+    """Return what names the parts of the network that the nodes of a pod's pool are in."""
+    flavor = manifests.named("ResourceFlavor", pod.spec["nodeSelector"][POOL].text, "")
+    name = flavor["spec"]["topologyName"].text if flavor else ""
+    network = manifests.named("Topology", name, "")
+    return [e["nodeLabel"].text for e in network["spec"]["levels"]] if network else []
+
+
 @manifest_guard
 def shares(manifests: Manifests) -> Found:
     """Count what nodes have, for pods that may start there (Kueue, "Cluster Queue", "Flavors")."""
     code, efa = Rule.QUEUE_SHARE, any("efa" in each.name for each in manifests.of("DaemonSet"))
     for flavor in manifests.of("ResourceFlavor"):
         pool, listed = flavor["spec"]["nodeLabels"][POOL], flavor["spec"]["tolerations"]
-        yield from pool.must_be(Rule.FLAVOR, flavor.name, why="its jobs start on other nodes")
+        yield from pool.must_be(Rule.FLAVOR, flavor.name, why="it fits no job of this pool")
         refused, remedy = not any(map(tolerates_pool, listed)), f"tolerate {GPU} with NoSchedule"
         found = "it does not tolerate the taint of its nodes: Kueue finds no room for any job"
         yield from report(Rule.FLAVOR, refused, listed, found, remedy)

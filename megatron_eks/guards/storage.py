@@ -90,7 +90,8 @@ def lustre_settings(templates: Templates) -> Found:
         wrong = not fits and (efa or size.raw != 1200)  # noqa: PLR2004 -- GiB
         found = f"StorageCapacity is {written(size.raw)}: FSx has no such size"
         yield from report(code, wrong, size, found, f"set it to a multiple of {step} GiB")
-        subnets, remedy = system["SubnetIds"], "name that of a GPU pool"
+        subnets = system["SubnetIds"]
+        remedy = "use one zone: a pool moves, but another subnet replaces the file system"
         own = [_zone(each, templates) for each in subnets.listed]
         if zones and (len(own) != 1 or own[0] not in zones):
             found = "not exactly one subnet, in a GPU pool's zone: reads and saves cross zones"
@@ -136,7 +137,7 @@ def lustre_ports(templates: Templates) -> Found:
         for group, side, peer in sorted(lacking):
             found = f"{group} has no {side.lower()} rule for {what} with {peer}: mounts hang"
             place = groups[group][f"SecurityGroup{side}"] if group in groups else own
-            yield place.finding(code, found, f"add it to SecurityGroup{side} of {group}")
+            yield place.finding(code, found, f"add an AWS::EC2::SecurityGroup{side} to {group}")
 
 
 def data_buckets(templates: Templates) -> list[Resource]:

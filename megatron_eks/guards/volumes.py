@@ -6,7 +6,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from megatron_eks.catalog.environment import WRITTEN
-from megatron_eks.catalog.pins import POD_UID
+from megatron_eks.catalog.pins import POD_UID, TEAM_LABEL
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
 from megatron_eks.guards.values import Found, Row, Value, report
@@ -112,8 +112,13 @@ def volumes(manifests: Manifests) -> Found:
         yield from report(_FITS, other, place, found, remedy)
         right, found = _HANDLE.fullmatch(handle.text), f"{handle.raw!r} is no file system id"
         yield from report(_FITS, not right, handle, found, "write fs-... as AWS shows it")
-        drivers = (_FSX,) if spec["csi"]["volumeAttributes"]["mountname"] else (_FSX, _EFS)
+        path = spec["csi"]["volumeAttributes"]["mountname"]
+        drivers, space = (_FSX, _EFS)[: 1 + (not path)], manifests.named("Namespace", namespace)
         yield from spec.must_hold(_FITS, ("csi driver", drivers, "it does not mount such a volume"))
+        team = space.labels[TEAM_LABEL].text if space else ""
+        other = "/teams/" in path.text and not path.text.endswith(f"/teams/{team}")
+        found = f"{path.text} is another team's folder: permission denied, or a leak"
+        yield from report(_FITS, other and team, path, found, f"end it in /teams/{team}")
         if right and spec["csi"]["driver"].text == _FSX:
             yield from _lustre(spec, right[1])
     for claim in claims:

@@ -8,7 +8,8 @@ from megatron_eks.catalog.workloads import FINAL_EXIT_CODES, WITH_PODS, WORKLOAD
 from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
-from megatron_eks.guards.pods import GPU, PINNED
+from megatron_eks.guards.node_types import GPU
+from megatron_eks.guards.pods import PINNED
 from megatron_eks.guards.values import (
     YES,
     Found,
@@ -77,8 +78,8 @@ def pytorch_jobs(manifests: Manifests) -> Found:
     """Give ranks the shape that the operator takes, and one pod for all (kubeflow/trainer 1.9)."""
     for job in manifests.of("PyTorchJob"):
         spec, roles = job["spec"], job["spec"]["pytorchReplicaSpecs"]
-        policy, again = spec["runPolicy"]["cleanPodPolicy"], _restarts(spec["runPolicy"])
-        yield from policy.must_be(Rule.CLEAN_POD_POLICY, "Running", "All", why=_KEPT)
+        again = _restarts(run := spec["runPolicy"], "ExitCode")
+        yield from run["cleanPodPolicy"].must_be(Rule.CLEAN_POD_POLICY, "Running", "All", why=_KEPT)
         counts = {role: each["replicas"].number or 0 for role, each in roles.items()}
         words = job.main_pod.main["args"].texts if job.main_pod else []
         lost = not spec["elasticPolicy"] and not roles["Master"]
@@ -199,7 +200,8 @@ def ends(manifests: Manifests) -> Found:
         for name, least, why in _OF_RUNS if run else ():
             given, found = limits[name], f"{name} is {written(limits[name].raw)}: {why}"
             row = ((given.number or least) < least or given.raw == 0, given, found)
-            yield from warn(Rule.JOB_FIELDS, *row, f"write {least} or more")
+            remedy = f"write {least} or more" if least == 1 else "remove it"
+            yield from warn(Rule.JOB_FIELDS, *row, remedy)
         if job.kind == "Job":
             yield from _failure_policy(job["spec"], job.pods[0])
 
@@ -244,7 +246,8 @@ def job_parts(manifests: Manifests) -> Found:
             yield from each.labels.must_hold(Rule.POD_LABEL, *rows)
             if each.kind == "ConfigMap":
                 why = "ranks that start again get other files than those that go on"
-                yield from each.body["immutable"].must_be(Rule.JOB_FIELDS, YES, why=why)
+                fixed, others = each.body["immutable"], not each.name.startswith(f"{job.name}-")
+                yield from fixed.must_be(Rule.JOB_FIELDS, YES, why=why, warns=others)
         notes = pod.metadata["annotations"]
         if any(key.startswith(_SCRAPE) for key, _ in notes.items()):
             ports = [str(e["containerPort"].raw) for e in pod.main["ports"]]
@@ -265,36 +268,12 @@ def job_parts(manifests: Manifests) -> Found:
         yield from warn(Rule.JOB_FIELDS, other, first["image"], found, "use the job's")
 
 
-def _restarts(policy: Value) -> tuple[str, ...]:
+def _restarts(policy: Value, *others: str) -> tuple[str, ...]:
     several = (policy["backoffLimit"].number or 0) > 1
-    return ("OnFailure", "ExitCode") if several else ("OnFailure", "Never")
+    return ("OnFailure", *others) if several else ("OnFailure", "Never")
 
 
 def _name(job: Object, suffix: str) -> Found:
     wrong = not _NAME.fullmatch(job.name) or len(job.name + suffix) > _LONGEST_NAME
     found = f"a pod or Service {job.name}{suffix} has no DNS name: it is refused"
     yield from report(Rule.JOB_NAME, wrong, job["metadata"]["name"], found, "use a-z and dashes")
-
-
-@manifest_guard
-def fields(manifests: Manifests) -> Found:
-    """Write what a kind's definition knows, for the API server drops the rest (Kubernetes)."""
-    for made in manifests.of("CustomResourceDefinition"):
-        for version in made["spec"]["versions"]:
-            api = f"{made['spec']['group'].text}/{version['name'].text}"
-            schema = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
-            for each in manifests.of(made["spec"]["names"]["kind"].text):
-                if each["apiVersion"].text == api:
-                    yield from _unknown(each["spec"], schema)
-
-
-def _unknown(value: Value, schema: Value) -> Found:
-    known, other = schema["properties"], schema["additionalProperties"]
-    for key, inner in value.items() if known or other else ():
-        free = other or schema["x-kubernetes-preserve-unknown-fields"]
-        found = f"no field {key} is known here: the API server drops it"
-        row = (not known[key] and not free, inner, found, "correct or remove it")
-        yield from report(Rule.JOB_FIELDS, *row)
-        yield from _unknown(inner, known[key] or other)
-    for each in value:
-        yield from _unknown(each, schema["items"])

@@ -137,3 +137,11 @@ def test_more_rights():
     metrics = {"Effect": "Allow", "Action": "cloudwatch:PutMetricData", "Resource": "*"}
     assert in_template(NODES, "ManagedPolicyArns", lambda old: [*old, managed]) == set()
     assert in_template(JOBS, RIGHTS, lambda old: [*old, metrics]) == set()
+
+
+def test_who_may_only_write_leaves_results():
+    """Nothing of a job reads them, so nothing else is needed there."""
+    results = {"Fn::Join": ["", [{"Fn::GetAtt": ["Bucket", "Arn"]}, "/results/*"]]}
+    writing = {"Effect": "Allow", "Action": "s3:PutObject", "Resource": results}
+    listing = {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": "*"}
+    assert in_template(JOBS, RIGHTS, lambda old: [*old, writing, listing]) == set()

@@ -135,6 +135,7 @@ def test_the_options_are_those_of_the_programs():
         ("--micro-batch-size", "3", "TRAINING_FLAG"),
         ("--expect-efa", "1", "TRAINING_FLAG"),
         ("--load", "/shared/checkpoints/another", "CHECKPOINTS_LOST"),
+        ("--save-interval", "1000000", "CHECKPOINTS_LOST"),
         ("--global-batch-size", "4096", None),
     ],
 )

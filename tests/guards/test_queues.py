@@ -1,6 +1,7 @@
 """Queues, and the controller that they are nothing without."""
 
 import json
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 
@@ -21,7 +22,7 @@ _MUTATES = "MutatingWebhookConfiguration/kueue-mutating-webhook-configuration"
 _ARGS = "spec template spec containers 0 args"
 _SHARE = f"{_GROUP} flavors 0 resources"
 _CHECK, _SCALER = "spec admissionChecksStrategy admissionChecks 0", "pool-scaler"
-_USER = "spec template spec securityContext"
+_USER, _ACCOUNT = "spec template spec securityContext", "spec template spec serviceAccountName"
 _LIMITED = json.dumps({"integrations": {"frameworks": [*kueue.FRAMEWORKS.values()]}})
 _DEFINED = "CustomResourceDefinition/workloads.kueue.x-k8s.io"
 
@@ -38,6 +39,18 @@ def _objects():
 def test_ours_have_no_finding():
     """With the controllers of all kinds beside each other."""
     assert check_manifests(_objects()) == []
+
+
+def test_nodes_of_whose_network_ec2_tells_nothing():
+    """Their only level is the node itself: ranks cannot be asked to be nearer."""
+    objects = deepcopy(_objects())
+    (network,) = (each for each in objects if each["kind"] == "Topology")
+    del network["spec"]["levels"][:-1]
+    (runtime,) = (each for each in objects if each["kind"] == "TrainingRuntime")
+    (group,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    notes = group["template"]["spec"]["template"]["metadata"]["annotations"]
+    del notes[kueue.PREFERRED_ANNOTATION]
+    assert check_manifests(objects) == []
 
 
 @pytest.mark.parametrize(
@@ -78,6 +91,7 @@ def test_ours_have_no_finding():
         (f"ClusterQueue/{_QUEUE}", f"{_CHECK} onFlavors", ["x"], 0),
         ("AdmissionCheck/megatron-eks-nodes", "spec controllerName", "x", Rule.OPERATOR),
         (f"Deployment/{_SCALER}", _ARGS, ABSENT, Rule.OPERATOR),
+        (f"Deployment/{_SCALER}", _ACCOUNT, "default", Rule.RIGHTS),
         (f"ConfigMap/{_SCALER}", "data aws.py", ABSENT, Rule.OPERATOR),
         (f"Deployment/{_SCALER}", f"{_USER} runAsNonRoot", False, Rule.OPERATOR),
         (f"ClusterRole/{_SCALER}", "rules 1 verbs", ["list"], Rule.RIGHTS),

@@ -95,8 +95,19 @@ def test_clusters_that_are_checked_together():
 def test_a_pool_that_the_templates_lack():
     """Pods that select it stay Pending."""
     bodies = [body_at(each, "") for each in manifests()]
-    assert check_bodies(bodies, {"p4d"}) == []
-    assert {each.code for each in check_bodies(bodies, {"p5"})} == {Rule.NODE_SELECTOR}
+    assert check_bodies(bodies, {"p4d": "p4d.24xlarge"}) == []
+    found = check_bodies(bodies, {"p5": "p4d.24xlarge"})
+    assert {each.code for each in found} == {Rule.NODE_SELECTOR}
+
+
+def test_a_type_that_the_efa_plugin_leaves_out():
+    """It is told once, at the plugin."""
+    bodies = [body_at(each, "") for each in manifests()]
+    (found,) = check_bodies(bodies, {"p4d": "p4de.24xlarge"})
+    assert found.path[0] == "DaemonSet/aws-efa-k8s-device-plugin"
+    types = f"{_POD} affinity nodeAffinity requiredDuringSchedulingIgnoredDuringExecution "
+    types += "nodeSelectorTerms 0 matchExpressions 0 values"
+    assert in_manifest(found.path[0], types, ["p5.48xlarge"]) == {Rule.DEVICE_PLUGIN.name}
 
 
 def test_another_way_out_is_right():
@@ -104,6 +115,11 @@ def test_another_way_out_is_right():
     ports = [{"port": 5000, "protocol": "TCP"}]
     rule = {"to": [{"ipBlock": {"cidr": "10.9.0.4/32"}}], "ports": ports}
     assert in_manifest(_HTTPS, "spec egress", lambda old: [*old, rule]) == set()
+    (https,) = (each for each in manifests() if each["metadata"]["name"] == "allow-https")
+    pods = {"podSelector": {"matchLabels": {"app": "megatron-training"}}}
+    own = {**https, "metadata": {**https["metadata"], "name": "own"}}
+    own["spec"] = {**pods, "egress": [rule], "policyTypes": ["Egress"]}
+    assert check_manifests([*manifests(), own]) == []
 
 
 @pytest.mark.parametrize(

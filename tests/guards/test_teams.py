@@ -12,6 +12,7 @@ _OTHER = [{"kind": "Group", "name": "megatron-eks:vision"}]
 _SHARE, _NO_WAY_IN = "ResourceQuota/share", "ResourceQuota/no-way-in"
 _CARDS = "spec hard requests.vpc.amazonaws.com/efa"
 _LEVEL = "metadata labels pod-security.kubernetes.io"
+_VOLUME = "PersistentVolume/two-teams-nlp-fsx-shared-pvc-5c90d719"
 _SYSTEM, _SCOPE = "ResourceQuota/no-system-priority", "spec scopeSelector matchExpressions 0"
 
 
@@ -39,6 +40,7 @@ _SYSTEM, _SCOPE = "ResourceQuota/no-system-priority", "spec scopeSelector matchE
         (_SHARE, _CARDS, 9, "TEAM_SHARE"),
         (_NO_WAY_IN, "spec hard services.nodeports", ABSENT, "TEAM_SHARE"),
         ("Namespace/nlp", f"{_LEVEL}/warn-version", ABSENT, "NAMESPACE_LEVEL"),
+        (_VOLUME, "spec csi volumeAttributes mountname", "a/teams/vision", "CLAIM_AND_VOLUME"),
         ("NetworkPolicy/job-records", "spec podSelector", {}, "POLICY_MEANING"),
         (_SYSTEM, f"{_SCOPE} values", ["system-node-critical"], "TEAM_SHARE"),
     ],

@@ -14,8 +14,9 @@ from megatron_eks.config.load import MAX_DEPTH, Document, Json, read_documents, 
 from megatron_eks.config.scalars import scalar_1_1
 from megatron_eks.guards.check import bodies_in, check_bodies, check_templates
 from megatron_eks.guards.manifests import is_manifest
-from megatron_eks.guards.templates import is_template
-from megatron_eks.guards.values import Place, Value
+from megatron_eks.guards.nodes import pool_types
+from megatron_eks.guards.templates import Templates, is_template
+from megatron_eks.guards.values import Value
 from megatron_eks.ops.failure import DONE, USAGE
 from megatron_eks.ops.output import count, counted, write_findings
 from megatron_eks.ops.planning.linters import Linter, cfn_lint, hadolint, kubernetes_validate
@@ -24,7 +25,6 @@ _SUFFIXES = frozenset({".json", ".template", ".yaml", ".yml"})
 _SKIPPED = frozenset({"node_modules"})
 _ASSET = "asset."
 """The CDK's copies of what images are built from: programs, and nothing that is deployed."""
-_POOLS = "Resources * Properties Labels megatron-eks/pool"
 _NAMED = 4
 """So many files without an opinion are named, and the rest counted."""
 
@@ -102,12 +102,12 @@ class Files:
     def findings(self) -> Iterator[Finding]:
         """Apply the guards."""
         yield from self._findings
+        pools: dict[str, str] = {}
         for together in self.templates.values():
             bodies = {file: document.value for file, document in together.items()}
             yield from check_templates(bodies, self._texts.__getitem__)
-        values = [each.value for together in self.templates.values() for each in together.values()]
-        labels = (e for value in values for e in Value(value, Place("", ())).every(_POOLS))
-        yield from check_bodies(self.objects, {each.text for each in labels if each.text})
+            pools |= pool_types(Templates(bodies))
+        yield from check_bodies(self.objects, pools)
 
     def linters(self) -> list[Linter]:
         """Return the public tools that have something to judge."""
