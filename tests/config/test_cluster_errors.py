@@ -9,6 +9,7 @@ import yaml
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster
 from megatron_eks.plan.cluster.cluster import check_cluster
+from megatron_eks.project import check_documents
 
 GOOD = """\
 schema_version: 1
@@ -65,6 +66,16 @@ def test_messages(case):
     assert [line.partition(": ")[0] for line in found] == case["expect"]
     assert case.get("remedy", "") in "\n".join(found)
     assert "Tr0ub4dor" not in "\n".join(found)
+
+
+def test_jobs_beside_a_wrong_cluster_are_judged_all_the_same():
+    """By what is known of it: none of its mistakes ends the command."""
+    files = sorted((Path(__file__).parents[2] / "jobs").glob("*.yaml"))
+    jobs = [read_mapping(each.read_text(), each.name) for each in files]
+    for case in CASES:
+        document = read_mapping(GOOD.replace(case["replace"], case["by"], 1), "c.yaml")
+        found = check_documents(document, jobs, date(2026, 11, 21)).findings
+        assert {str(each).partition(": ")[0] for each in found} >= set(case["expect"])
 
 
 def test_sentences(snapshot):

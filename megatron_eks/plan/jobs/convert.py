@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from megatron_eks.catalog.bridge_fields import ARCHITECTURES, VERSION
-from megatron_eks.catalog.instances import MIB_PER_GIB
+from megatron_eks.catalog.instances import MIB_PER_GIB, SYSTEM_INSTANCE_TYPES
 from megatron_eks.catalog.models import ARCHITECTURE_OF, PRESETS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
@@ -66,9 +66,9 @@ def _memory(job: ConvertCheckpointJob, cluster: ClusterConfig) -> Findings:
     needed = _needed_mib(job.model)
     found = f"reading and writing {job.model} in bf16 takes {needed // MIB_PER_GIB} GiB"
     instance = gpu_instance(job, cluster)
-    if job.pool is None:
-        offered = system_resources(cluster.system_nodes.instance_type).memory_mib
-        place = f"a pod on {cluster.system_nodes.instance_type} gets"
+    system = cluster.system_nodes.instance_type
+    if job.pool is None and system in SYSTEM_INSTANCE_TYPES:
+        offered, place = system_resources(system).memory_mib, f"a pod on {system} gets"
         remedy = f"name a pool, such as {cluster.gpu_pools[0].name}: it takes none of its GPUs"
     elif instance is not None:
         offered = whole_node(instance).memory_mib

@@ -4,7 +4,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
 from megatron_eks.catalog.images import is_ours
-from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType, system_node_size
+from megatron_eks.catalog.instances import (
+    INSTANCES,
+    MIB_PER_GIB,
+    SYSTEM_INSTANCE_TYPES,
+    InstanceType,
+    system_node_size,
+)
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
@@ -127,7 +133,7 @@ def _size(job: Job, cluster: ClusterConfig, instance: InstanceType | None) -> Fi
     if instance is not None:
         whole = whole_node(instance)
         cores, memory = whole.cpu_millis // 1000, whole.memory_mib // MIB_PER_GIB
-    elif job.pool is None:
+    elif job.pool is None and node in SYSTEM_INSTANCE_TYPES:
         vcpus, memory_mib = system_node_size(node)
         cores, memory = vcpus - 1, memory_mib // MIB_PER_GIB - 2
     else:
