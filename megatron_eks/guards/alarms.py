@@ -18,11 +18,16 @@ _TELLERS = {
     "APS::Workspace": "aps.amazonaws.com",
     "Budgets::Budget": "budgets.amazonaws.com",
 }
+_TOLD = "NotificationsWithSubscribers * "
+_COMPARES = tuple(
+    f"{e}{of}Threshold" for e in ("Greater", "Less") for of in ("Than", "ThanOrEqualTo")
+)
 _CONSTANTS: dict[str, tuple[Row, ...]] = {
     "CloudWatch::Alarm": (
         ("ActionsEnabled", (YES, None), "it changes its state without a message"),
         ("AlarmName", (), "a mail does not say what it is about"),
         ("AlarmDescription", (), "a mail does not say what to do"),
+        ("ComparisonOperator", _COMPARES, "it fires at other values, or never"),
     ),
     "APS::Workspace": (
         ("AlertManagerDefinition", (), "its rules send nothing"),
@@ -31,7 +36,10 @@ _CONSTANTS: dict[str, tuple[Row, ...]] = {
     ),
     "SNS::TopicPolicy": (("Topics 0", (), "it applies to no topic"),),
     "SNS::Subscription": (("Protocol", ("email", "https", "sms", "sqs"), "the topic refuses it"),),
-    "Budgets::Budget": (("NotificationsWithSubscribers * Subscribers 0", (), "nobody hears it"),),
+    "Budgets::Budget": (
+        (f"{_TOLD}Subscribers 0", (), "nobody hears it"),
+        (f"{_TOLD}Notification ComparisonOperator", ("GREATER_THAN",), "it tells of what is left"),
+    ),
 }
 # What our alarms watch, by its dimension (FSx for Lustre and VPC, "Metrics and dimensions").
 _OF_FSX = ("FreeDataStorageCapacity", "DataReadBytes", "DataWriteBytes")

@@ -19,6 +19,8 @@ _WITH_HOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration",
 _ELSEWHERE, _NO_START = "it watches another namespace, or may not", "it does not start"
 _NO_END = "jobs never say how they end, or what they make has no owner"
 _STRICT: Row = ("failurePolicy", ("Fail",), "without an answer, jobs pass unseen")
+_ASKED, _KEY = "clientConfig service name", "objectSelector matchExpressions 0 key"
+_QUEUED: Row = (_KEY, (kueue.QUEUE_LABEL,), "it is not asked about jobs in queues alone")
 _OF_OPERATOR = (
     (_JOBS, "kubeflow.org", "pytorchjobs", f"{_READ} delete", "it sees no jobs, and ends none"),
     (_JOBS, "kubeflow.org", "pytorchjobs/status pytorchjobs/finalizers", "update", _NO_END),
@@ -120,7 +122,8 @@ def webhooks(manifests: Manifests) -> Found:
 def _asks(hook: Value) -> Found:
     """Compare a path with what is asked: /VERB-GROUP-VERSION-KIND (controller-runtime)."""
     code, spaces, rules = Rule.WEBHOOK, hook["namespaceSelector"], hook["rules"]
-    yield from hook.must_hold(code, _STRICT)
+    of_queues = hook["objectSelector"] and hook.at(_ASKED).text == kueue.SERVICE
+    yield from hook.must_hold(code, _STRICT, *([_QUEUED] if of_queues else []))
     everywhere = spaces.raw == {} or ("batch" in str(rules.raw) and not spaces)
     found = "it is asked in all namespaces: the platform's own Jobs wait for a controller"
     yield from report(code, everywhere, spaces, found, "name the namespaces of jobs")

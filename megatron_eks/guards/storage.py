@@ -42,11 +42,18 @@ _IMAGES = (
 # CodeBuild, "Build environment compute modes and types": smaller ones have a disk of 64 GB.
 _LARGE = ("BUILD_GENERAL1_LARGE", "BUILD_GENERAL1_XLARGE", "BUILD_GENERAL1_2XLARGE")
 _BUILD = (
+    ("Environment Type", ("LINUX_CONTAINER",), "it is no machine for images of GPU nodes"),
     ("Environment ComputeType", _LARGE, "its disk is full, or its time over, before the image is"),
     ("Environment PrivilegedMode", (YES,), "Docker does not start, and no image is built"),
     ("LogsConfig", (), "nobody reads why a build failed"),
+    ("Source Type", ("S3", "GITHUB"), "it finds no source"),
     ("Source BuildSpec", (), "it builds something else, or nothing"),
     ("TimeoutInMinutes", (), "an image with CUDA code takes more than the usual hour"),
+)
+_HOMES = (
+    ("PosixUser Uid", (), "pods write as different users, and cannot read each other's files"),
+    ("RootDirectory Path", (), "jobs see the whole file system"),
+    ("RootDirectory CreationInfo OwnerUid", (), "nobody makes the directory, and no pod mounts it"),
 )
 
 
@@ -162,6 +169,9 @@ def closed_and_kept(templates: Templates) -> Found:
     yield from constants(buckets, Rule.BUCKET_SETTINGS, *_VERSIONS, warns=True)
     yield from constants(templates.of("ECR::Repository"), Rule.ENCRYPTION, *_IMAGES)
     yield from constants(projects, Rule.PROPERTY, *_BUILD)
+    yield from constants(templates.of("EFS::AccessPoint"), Rule.PROPERTY, *_HOMES)
+    encrypted = ("Encrypted", (YES,), "its files are stored in plain text")
+    yield from constants(templates.of("EFS::FileSystem"), Rule.ENCRYPTION, encrypted)
     every = [rule for each in buckets for rule in each["LifecycleConfiguration"]["Rules"]]
     for rule in (each for each in every if each["Status"].raw != "Disabled"):
         moves = [each["StorageClass"] for each in (*rule["Transitions"], rule["Transition"])]

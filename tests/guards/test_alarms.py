@@ -6,6 +6,7 @@ from tests.guards.slips import ABSENT, in_stack, in_template
 
 WATCHED = "p5-capacity-block"
 POLICY = "PolicyDocument Statement"
+NOTICE = "NotificationsWithSubscribers 0 Notification"
 METRIC = "Metrics 1 MetricStat Metric"
 
 
@@ -15,6 +16,7 @@ METRIC = "Metrics 1 MetricStat Metric"
         ("CloudWatch::Alarm", "AlarmActions", ABSENT),
         ("CloudWatch::Alarm", "AlarmActions", [{"Ref": "Key"}]),
         ("CloudWatch::Alarm", "ActionsEnabled", False),
+        ("CloudWatch::Alarm", "ComparisonOperator", ABSENT),
         ("CloudWatch::Alarm", f"{METRIC} MetricName", "FreeStorageCapacity"),
         ("CloudWatch::Alarm", f"{METRIC} Dimensions 0 Name", "FileSystem"),
         ("CloudWatch::Alarm", "Metrics 1 Id", "least"),
@@ -28,6 +30,7 @@ METRIC = "Metrics 1 MetricStat Metric"
         ("Events::Rule BlockEnd", "Targets 0 Input", ABSENT),
         ("APS::Workspace", "AlertManagerDefinition", ABSENT),
         ("Budgets::Budget", "NotificationsWithSubscribers 0 Subscribers", []),
+        ("Budgets::Budget", f"{NOTICE} ComparisonOperator", "LESS_THAN"),
         ("SNS::Subscription", "Protocol", "emial"),
         ("SNS::Topic", "KmsMasterKeyId", "alias/aws/sns"),
         ("SNS::TopicPolicy", f"{POLICY} 0 Principal Service", "event.amazonaws.com"),

@@ -81,6 +81,7 @@ def test_nodes_of_whose_network_ec2_tells_nothing():
         (_MUTATES, "webhooks 0 clientConfig service path", "/mutate", Rule.WEBHOOK),
         (_MUTATES, "webhooks 0 rules 0 apiVersions", ["v1"], Rule.WEBHOOK),
         (_MUTATES, "webhooks 5 namespaceSelector", {}, Rule.WEBHOOK),
+        (_MUTATES, "webhooks 5 objectSelector", {}, Rule.WEBHOOK),
         (_DEFINED, "spec conversion webhook clientConfig service name", "x", Rule.WEBHOOK),
         (f"ClusterRole/{_NAME}", "rules 0 resources", ["nodes"], Rule.RIGHTS),
         (f"Role/{_NAME}", "rules 0 verbs", ["get"], Rule.RIGHTS),

@@ -158,6 +158,8 @@ def lifecycle(**selection: object) -> str:
         (REPOSITORY, "ImageTagMutability", "MUTABLE", "ENCRYPTION"),
         (REPOSITORY, f"{FILTERS} 0 {FILTERS[:-1]}Value", "*", "ENCRYPTION"),
         ("CodeBuild::Project", "Environment PrivilegedMode", False, "PROPERTY"),
+        ("CodeBuild::Project", "Environment Type", "ARM_CONTAINER", "PROPERTY"),
+        ("CodeBuild::Project", "Source Type", "NO_SOURCE", "PROPERTY"),
         ("CodeBuild::Project", "Environment ComputeType", "BUILD_GENERAL1_SMALL", "PROPERTY"),
         (REPOSITORY, "EncryptionConfiguration", ABSENT, "ENCRYPTION"),
         (REPOSITORY, RULES, lifecycle(tagStatus="any"), EXPIRES),
@@ -200,6 +202,19 @@ def test_other_buckets(path, value):
 def test_key_policies(path, value, code):
     """A key that somebody who needs it may not use is found."""
     assert in_template("KMS::Key LogKey", path, value) == {code}
+
+
+@pytest.mark.parametrize(
+    ("resource", "path", "code"),
+    [
+        ("EFS::FileSystem", "Encrypted", "ENCRYPTION"),
+        ("EFS::AccessPoint", "PosixUser", "PROPERTY"),
+        ("EFS::AccessPoint", "RootDirectory CreationInfo", "PROPERTY"),
+    ],
+)
+def test_homes(resource, path, code):
+    """They are encrypted, and a directory of the jobs' user."""
+    assert code in in_template(resource, path, ABSENT, "homes")
 
 
 def test_several_groups_of_logs():
