@@ -17,6 +17,7 @@ from benchmarks.predictions import (
 )
 from benchmarks.timing import verdict
 from megatron_eks.predict.matrices import model_flops_per_token
+from megatron_eks.predict.parameters import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.timing import Row
 
 _MEMORY_BAR = 0.05
+_LARGE = 1e9
 _SPEED_BAR = 0.10
 _TAU_BAR = 0.9
 _NOISE = 0.1
@@ -51,11 +53,16 @@ def rows() -> "Iterator[Row]":
                 if (row.framework, row.part) == (framework, part)
                 and quantized in {None, row.batch.quantized}
             ]
-            if chosen:
-                bar = None if part == "fit" else _MEMORY_BAR
-                yield _row(f"memory, {words}, {part}", relative(chosen, predicted_bytes), bar)
+            # The bar is for models of a billion parameters and more; the others are printed too.
+            large = [row for row in chosen if parameters(row.model) >= _LARGE]
+            named = {"": large, ", of any size": chosen if len(large) < len(chosen) else []}
+            for size, sized in named.items():
+                if not sized:
+                    continue
+                bar = None if part == "fit" or size else _MEMORY_BAR
+                yield _row(f"memory, {words}, {part}{size}", relative(sized, predicted_bytes), bar)
                 if framework == "megatron" and part == "fit":
-                    off = relative(chosen, megatron_bytes)
+                    off = relative(sized, megatron_bytes)
                     yield _row("  Megatron's own estimator", off)
     speeds = measured.throughput()
     constant = constant_efficiency([row for row in speeds if row.part == "fit"])
