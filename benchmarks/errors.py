@@ -33,7 +33,7 @@ _NOISE = 0.1
 _NINE_TENTHS = 0.9
 # Families of fewer rows say little, and have no bar.
 _ENOUGH = 5
-PARTS = ("fit", "choose", "report", "blind", "blind 2", "hybrids", "blind 4", "blind 5")
+PARTS = ("fit", "choose", "report", "blind", "blind 2", "hybrids", "blind 4", "blind 5", "blind 7")
 MEMORY_PARTS = ("fit", "choose", "report", "blind", "studied")
 _KINDS = (
     ("Megatron bf16", "megatron", False),

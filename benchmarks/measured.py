@@ -41,7 +41,8 @@ class Measured:
 def memory() -> list[Measured]:
     """Return peaks of PyTorch's allocator; Megatron's old rows are of the last stage's rank."""
     rows = _read("memory.csv") + _published("memory_gib", 1024**3)
-    return [replace(row, part="studied") if row.part in _STUDIED else row for row in rows]
+    named = dict.fromkeys(_STUDIED, "studied") | {"blind 7": "blind"}
+    return [replace(row, part=named.get(row.part, row.part)) for row in rows]
 
 
 @cache
@@ -67,6 +68,7 @@ _ROUNDS = {
     " 4": "blind 4",
     " 5": "blind 5",
     " 6": "blind",
+    " 7": "blind 7",
 }
 
 
