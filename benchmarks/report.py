@@ -69,7 +69,7 @@ def figures() -> dict[str, bytes]:
         for name, starts in families.items()
     }
     return {
-        "memory.png": scatter(("measured GiB", "predicted GiB"), (20, 200), memory, 0.05),
+        "memory.png": scatter(("measured GiB", "predicted GiB"), (20, 300), memory, 0.05),
         "speed.png": scatter(
             ("measured tokens/s/GPU", "predicted tokens/s/GPU"), (10, 300_000), speed, 0.2
         ),
