@@ -240,7 +240,7 @@ def ways(manifests: Manifests) -> Found:
     out = [e for e in own if "Egress" in e["spec"]["policyTypes"].texts]
     deployed = [e for e in manifests.of("Deployment") if e.name == "etcd"]
     out = [e for e in out if re.search("etcd|2379", str(e["spec"].raw))] or out * len(deployed)
-    yield from _blocked(out, "egress", [_TO_ETCD]) if out else ()
+    yield from (found for each in out for found in _blocked([each], "egress", [_TO_ETCD]))
     for pod in manifests.pods:
         yield from _ways_of(pod, sorted(manifests.policies_of(pod), key=_everyone))
 
