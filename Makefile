@@ -59,9 +59,8 @@ demo: ## Show a cluster's whole life on this machine; ARGS=--keep leaves it runn
 	@$(MAKE) --no-print-directory -j3 setup-dev programs control-plane CONTROL_PLANE=--no-simulator
 	@$(BIN)/python -m megatron_eks.demo $(ARGS)
 
-# One more at once than there are processors, because many wait; those of one file or of one control
-# plane run after each other.
-PYTEST := $(BIN)/pytest -n $(or $(PYTEST_WORKERS),$$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+# Two at once, the tests of one file or of one control plane after each other.
+PYTEST := $(BIN)/pytest -n $(or $(PYTEST_WORKERS),2)
 
 test: lint test-tools ## Lint, then run every test but the long ones: what CI runs.
 	$(PYTEST) -m "not long" $(PYTEST_ARGS)

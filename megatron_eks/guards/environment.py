@@ -182,10 +182,9 @@ def _sizes(pod: Pod, given: Mapping[str, Value], split: int, *, fits: bool) -> F
         found = "a restart begins from here again, and what was saved since is lost"
         yield load.finding(Rule.CHECKPOINTS_LOST, found, f"write {save.text}, as --save has it")
     often, last = (given.get(each) for each in ("--save-interval", "--train-iters"))
-    rare = often and last and int(often.quantity or 0) > int(last.quantity or 1 << 60)
-    if often and rare:
+    if often and last and (often.quantity or 0) > (last.quantity or 1 << 60):
         found = "more than all iterations: a restart begins at the first one"
-        yield from warn(Rule.CHECKPOINTS_LOST, rare, often, found, "write a tenth of them, or so")
+        yield often.finding(Rule.CHECKPOINTS_LOST, found, "write fewer", warns=True)
     if efa and efa.text != str(has) and has in _COUNTS and fits:
         found = f"the pod has {has}: NCCL may use fewer than it could, and nobody is told"
         yield efa.finding(Rule.TRAINING_FLAG, found, f"set it to {has}")
