@@ -7,6 +7,7 @@ import json
 import os
 import ssl
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,10 +174,13 @@ class _ExecCredentials(Credentials):
     def __init__(self, plugin: Entry) -> None:
         super().__init__()
         self._plugin = plugin
+        self._first = threading.Lock()
 
     def token(self) -> str:
-        if not self._token:
-            self.renew()
+        # Requests that begin together share one run of the program.
+        with self._first:
+            if not self._token:
+                self.renew()
         return self._token
 
     def renew(self) -> bool:

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,20 @@ def test_a_program_gives_tokens_until_the_server_takes_one(tmp_path, api):
     client.request("GET", "/b")
     client.close()
     assert [token for _, token in api.asked] == ["Bearer t1", "Bearer t1", "Bearer t2"]
+
+
+def test_requests_that_begin_together_share_one_token(tmp_path, api):
+    """Each run of the program takes seconds: an interpreter and two calls of STS."""
+    starts = tmp_path / "starts"
+    script = f"open({str(starts)!r}, 'a').write('x'); print('{{\"status\": {{\"token\": \"t\"}}}}')"
+    user: dict[str, object] = {"exec": {"command": sys.executable, "args": ["-c", script]}}
+    authority = {"certificate-authority": str(api.authority)}
+    client = context(write(tmp_path / "config", api.url, user, **authority)).client(5)
+    api.answers = [say(200, {})] * 4
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(partial(client.request, "GET"), ["/a"] * 4)) == [{}] * 4
+    client.close()
+    assert starts.read_text() == "x"
 
 
 @pytest.mark.parametrize(
