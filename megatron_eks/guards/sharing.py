@@ -190,9 +190,8 @@ def queues(manifests: Manifests) -> Found:
         devices = {each.owner.name for each in manifests.pods if each.asks("nvidia.com/gpu")}
         for pod in manifests.pods:
             near = pod.metadata["annotations"][kueue.PREFERRED_ANNOTATION]
-            several = pod.of_job and pod.owner.wanted > 1 and pod.asks(GPU)
-            levels = _levels(manifests, pod) if several else []
-            if levels[1:]:  # the last is the node itself
+            levels = _levels(manifests, pod) if pod.of_job and pod.asks(GPU) else []
+            if levels[1:] and pod.owner.wanted > 1:  # the last is the node itself
                 yield from near.must_be(Rule.QUEUE_SHARE, *levels, why="ranks start far apart")
         for job in manifests.of(*WORKLOADS):
             if job.labels[kueue.QUEUE_LABEL]:

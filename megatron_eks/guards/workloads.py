@@ -200,8 +200,7 @@ def ends(manifests: Manifests) -> Found:
         for name, least, why in _OF_RUNS if run else ():
             given, found = limits[name], f"{name} is {written(limits[name].raw)}: {why}"
             row = ((given.number or least) < least or given.raw == 0, given, found)
-            remedy = f"write {least} or more" if least == 1 else "remove it"
-            yield from warn(Rule.JOB_FIELDS, *row, remedy)
+            yield from warn(Rule.JOB_FIELDS, *row, "write 1 or more" if least == 1 else "remove it")
         if job.kind == "Job":
             yield from _failure_policy(job["spec"], job.pods[0])
 
